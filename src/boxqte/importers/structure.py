@@ -1,0 +1,145 @@
+"""Checks on parsed model files that every importer shares: shapes, indices, cycles, sizes, finiteness.
+
+Each raises ModelError with one line that names the field (`where`) and the offending value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from boxqte.errors import ModelError
+
+MAX_NODES = 50_000_000  # per model; far above any real ensemble, far below what would exhaust memory
+MAX_DEPTH = 10_000
+MAX_FEATURES = 1_000_000
+
+
+def shown(value: object) -> str:
+    """A value for an error message: short, on one line."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def get(node: object, key: str, kind: type | tuple[type, ...], where: str) -> Any:
+    """`node[key]`, checked to be present and of the kind."""
+    if not isinstance(node, Mapping):
+        raise ModelError(f"{where}: expected an object, found {shown(node)}")
+    if key not in node:
+        raise ModelError(f"{where}.{key}: missing")
+    value = node[key]
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
+        names = " or ".join(k.__name__ for k in (kind if isinstance(kind, tuple) else (kind,)))
+        raise ModelError(f"{where}.{key}: expected {names}, found {shown(value)}")
+    return value
+
+
+def integer(value: object, where: str, low: int, high: int) -> int:
+    """An integer within [low, high], given as a number or as decimal text."""
+    try:
+        number = int(value) if isinstance(value, str) else value
+    except ValueError:
+        number = None
+    if isinstance(number, float) and number.is_integer():
+        number = int(number)
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise ModelError(f"{where}: expected an integer, found {shown(value)}")
+    if not low <= number <= high:
+        raise ModelError(f"{where}: {shown(number)} is outside {low}..{high}")
+    return number
+
+
+def real(value: object, where: str) -> float:
+    """A finite number, given as a number or as decimal text."""
+    try:
+        number = float(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else math.nan
+    except (ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise ModelError(f"{where}: expected a finite number, found {shown(value)}")
+    return number
+
+
+def numbers(values: object, where: str, length: int | None, dtype: type) -> npt.NDArray[Any]:
+    """A flat list of numbers as an array of the dtype, of the given length; integers must be integral and in range."""
+    if not isinstance(values, (Sequence, np.ndarray)) or isinstance(values, (str, bytes)):
+        raise ModelError(f"{where}: expected a list of numbers, found {shown(values)}")
+    if length is not None and len(values) != length:
+        raise ModelError(f"{where}: has {len(values)} entries, expected {length}")
+    if len(values) > MAX_NODES:
+        raise ModelError(f"{where}: has {len(values)} entries, more than {MAX_NODES}")
+    try:
+        array = np.array(values)
+    except (ValueError, TypeError, OverflowError):
+        array = np.array(["?"])
+    if array.size and (array.ndim != 1 or array.dtype.kind not in "iufb"):
+        bad = next((v for v in values if isinstance(v, str) or not isinstance(v, (int, float, np.number))), values)
+        raise ModelError(f"{where}: expected a list of numbers, found {shown(bad)}")
+    if np.issubdtype(dtype, np.integer) and array.size:
+        limits = np.iinfo(dtype)
+        off = ~np.isfinite(array.astype(np.float64)) | (array != np.floor(array.astype(np.float64)))
+        off |= (array < limits.min) | (array > limits.max)
+        if off.any():
+            at = int(np.flatnonzero(off)[0])
+            raise ModelError(f"{where}[{at}]: expected an integer, found {shown(values[at])}")
+    return array.reshape(-1).astype(dtype)
+
+
+def finite(array: npt.NDArray[Any], where: str, only: npt.NDArray[np.bool_] | None = None) -> None:
+    """Refuse NaN and infinities (at the positions `only`)."""
+    off = ~np.isfinite(array) if only is None else ~np.isfinite(array) & only
+    if off.any():
+        at = int(np.flatnonzero(off)[0])
+        raise ModelError(f"{where}[{at}]: {array[at]} is not a finite number")
+
+
+def within(array: npt.NDArray[Any], where: str, low: int, high: int, only: npt.NDArray[np.bool_] | None = None) -> None:
+    """Refuse entries outside [low, high] (at the positions `only`)."""
+    off = (array < low) | (array > high)
+    if only is not None:
+        off = off & only
+    if off.any():
+        at = int(np.flatnonzero(off)[0])
+        raise ModelError(f"{where}[{at}]: {array[at]} is outside {low}..{high}")
+
+
+def check_tree(
+    left: npt.NDArray[Any],
+    right: npt.NDArray[Any],
+    leaf: npt.NDArray[np.bool_],
+    where: str,
+    names: tuple[str, str] = ("left_children", "right_children"),
+    unused: npt.NDArray[np.bool_] | None = None,
+) -> None:
+    """Refuse child arrays that are not one tree rooted at node 0: bad index, two parents, cycle, unreachable node.
+
+    `unused` marks nodes that the library has deleted and that may be unreachable.
+    """
+    n = len(left)
+    if n == 0:
+        raise ModelError(f"{where}: has no nodes")
+    parents = np.zeros(n, np.int64)
+    parents[0] = 1
+    for side, name in ((left, names[0]), (right, names[1])):
+        within(side, f"{where}.{name}", 0, n - 1, only=~leaf)
+        np.add.at(parents, side[~leaf], 1)
+    if (parents > 1).any():
+        at = int(np.flatnonzero(parents > 1)[0])
+        raise ModelError(f"{where}.{names[0]}/{names[1]}: node {at} has more than one parent or is its own ancestor")
+    reached = np.zeros(n, bool)
+    level = np.array([0])
+    depth = 0
+    while len(level):
+        reached[level] = True
+        inner = level[~leaf[level]]
+        level = np.concatenate([left[inner], right[inner]]).astype(np.int64)
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise ModelError(f"{where}: deeper than {MAX_DEPTH}")
+    missing = ~reached if unused is None else ~reached & ~unused
+    if missing.any():
+        raise ModelError(f"{where}.{names[0]}/{names[1]}: node {int(np.flatnonzero(missing)[0])} cannot be reached from the root")
