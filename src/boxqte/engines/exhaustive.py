@@ -1,0 +1,141 @@
+"""The exhaustive engine: every cell of the grid, in exact rationals. Small problems only; the yardstick of the others."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from boxqte.engines import Limits, Outcome, Watch
+from boxqte.errors import EngineError
+from boxqte.grid import Axis, Grid
+from boxqte.result import Decided, Status
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class ExhaustiveOptions:
+    """Options of the exhaustive engine."""
+
+    max_cells: int = 20_000_000
+    """The most cells, base or refined, that it agrees to enumerate."""
+
+
+class Exhaustive:
+    """Evaluates F on all base cells and the property on all refined cells."""
+
+    name = "exhaustive"
+    Options = ExhaustiveOptions
+
+    def __init__(self, options: ExhaustiveOptions | None = None):
+        self.options = options or ExhaustiveOptions()
+
+    def run(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
+        cells = max(grid.n_cells(), grid.n_refined())
+        if cells > self.options.max_cells:
+            raise EngineError(
+                f"engine 'exhaustive': the grid has {cells:.3g} cells, more than max_cells = {self.options.max_cells}; use another engine"
+            )
+        if len(grid.axes) > 32:  # numpy's own limit on array axes
+            raise EngineError(f"engine 'exhaustive': the space has {len(grid.axes)} attributes, at most 32 fit; use another engine")
+        try:
+            margins = dense_margins(grid)
+            confident, counterexample = verdicts(grid, margins)
+            near_tie = _ambiguous(grid, margins)
+            low, unfair, ambiguous = (_mass(grid, bits) for bits in (~confident, counterexample, near_tie))
+        except KeyboardInterrupt:
+            return Outcome(Decided(), Status.INTERRUPTED)
+        decided = Decided(fair=1 - low - unfair, unfair=unfair, low=low)
+        watch.report(decided, nodes=cells)
+        return Outcome(decided, Status.CONVERGED, float(ambiguous), {"cells": cells})
+
+
+def dense_margins(grid: Grid) -> npt.NDArray[Any]:
+    """F on every base cell (one array axis per attribute), in exact integers."""
+    largest = abs(grid.base) + sum(map(abs, grid.values))
+    limits = (grid.thresholds.conf_pos, grid.thresholds.conf_neg, grid.rounding)
+    fits = largest + max(map(abs, limits)) < 2**62
+    F = np.full([a.n_cells for a in grid.axes], grid.base, dtype=np.int64 if fits else object)
+    masks = [np.array([cut.mask >> i & 1 for i in range(grid.axes[cut.axis].n_cells)], bool) for cut in grid.cuts]
+    for root in grid.roots.tolist():
+        stack = [(root, [np.ones(a.n_cells, bool) for a in grid.axes])]
+        while stack:
+            node, inside = stack.pop()
+            cut = int(grid.cut[node])
+            if cut < 0:
+                F[np.ix_(*inside)] += grid.values[grid.leaf[node]]
+                continue
+            axis = grid.cuts[cut].axis
+            for child, side in ((grid.yes[node], masks[cut]), (grid.no[node], ~masks[cut])):
+                rest = list(inside)
+                rest[axis] = inside[axis] & side
+                stack.append((int(child), rest))
+    return F
+
+
+def verdicts(grid: Grid, F: npt.NDArray[Any]) -> tuple[BoolArray, BoolArray]:
+    """Confidence and counterexample on every refined cell, straight from the definition."""
+    own = F[np.ix_(*(a.base for a in grid.axes))]
+    t = grid.thresholds
+    sure_pos, sure_neg = (own >= t.conf_pos).astype(bool), (own <= t.conf_neg).astype(bool)
+    sees_neg, sees_pos = _reaches(grid, (F <= t.neg).astype(bool)), _reaches(grid, (F >= t.pos).astype(bool))
+    return sure_pos | sure_neg, (sure_pos & sees_neg) | (sure_neg & sees_pos)
+
+
+def _reaches(grid: Grid, bits: BoolArray) -> BoolArray:
+    """For every refined cell: does some admissible x' lie in a base cell whose bit is set?"""
+    hits = bits
+    for i, axis in enumerate(grid.axes):
+        if not axis.sensitive:
+            hits = _window(hits, axis, i)
+    sensitive = tuple(i for i, axis in enumerate(grid.axes) if axis.sensitive)
+    if not sensitive:
+        return hits
+    # x' must differ from x in S: where all of x's sensitive cells are single points, their own combination is out.
+    points = np.ones([1] * len(grid.axes), bool)
+    for i in sensitive:
+        shape = [-1 if j == i else 1 for j in range(len(grid.axes))]
+        points = points & grid.axes[i].single.reshape(shape)
+    total = hits.sum(axis=sensitive, keepdims=True)
+    found: BoolArray = (total - (hits & points)) > 0
+    return found
+
+
+def _window(bits: BoolArray, axis: Axis, i: int) -> BoolArray:
+    """OR over the base cells near_lo..near_hi along array axis i, for every refined cell."""
+    running = np.concatenate([np.zeros_like(bits.take([0], i), np.int64), bits.cumsum(axis=i)], axis=i)
+    inside: BoolArray = (running.take(axis.near_hi + 1, i) - running.take(axis.near_lo, i)) > 0
+    return inside
+
+
+def _ambiguous(grid: Grid, F: npt.NDArray[Any]) -> BoolArray:
+    """Refined cells whose verdict changes if every margin may be off by the library's rounding error."""
+    own = F[np.ix_(*(a.base for a in grid.axes))]
+    t, r = grid.thresholds, grid.rounding
+    verdict = []
+    for sign in (1, -1):
+        sees_neg = _reaches(grid, (F <= t.neg + sign * r).astype(bool))
+        sees_pos = _reaches(grid, (F >= t.pos - sign * r).astype(bool))
+        sure_pos, sure_neg = (own >= t.conf_pos - sign * r).astype(bool), (own <= t.conf_neg + sign * r).astype(bool)
+        verdict.append((sure_pos | sure_neg, (sure_pos & sees_neg) | (sure_neg & sees_pos)))
+    (could_be_sure, could_be_unfair), (surely_sure, surely_unfair) = verdict
+    changes: BoolArray = (could_be_unfair & ~surely_unfair) | (could_be_sure & ~surely_sure)
+    return changes
+
+
+def _mass(grid: Grid, bits: BoolArray) -> Fraction:
+    """The exact mass of the refined cells whose bit is set."""
+    total: Any = bits
+    denominator = 1
+    for axis in reversed(grid.axes):
+        common = math.lcm(*(m.denominator for m in axis.refined_masses))
+        weights = np.array([int(m * common) for m in axis.refined_masses], dtype=object)
+        total = np.dot(total.astype(object), weights)
+        denominator *= common
+    return Fraction(int(total), denominator)
+

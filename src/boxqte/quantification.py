@@ -1,0 +1,130 @@
+"""The one obvious function: how fair (or robust) is this model over this space?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from boxqte.engines import DEFAULT_ENGINE, Limits, Progress, Watch, make_engine
+from boxqte.errors import EngineError, SpaceError
+from boxqte.grid import build_grid
+from boxqte.importers import ImportedModel, load_model
+from boxqte.properties import Property
+from boxqte.result import ModelSummary, Quantification, up
+from boxqte.space import Space
+
+
+def quantify(
+    model: object,
+    space: Space | Mapping[str, Any] | str | Path,
+    property: Property,
+    *,
+    engine: str = DEFAULT_ENGINE,
+    time_limit: float | None = None,
+    gap: float = 0.0,
+    workers: int | None = None,
+    memory_limit: int | None = None,
+    node_limit: int | None = None,
+    options: Mapping[str, Any] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    allow_pickle: bool = False,
+) -> Quantification:
+    """Measure which share of the confident inputs is treated fairly (or robustly), with proof.
+
+    Parameters
+    ----------
+    model
+        A fitted model (XGBoost, LightGBM, CatBoost, scikit-learn), the path of a model file, or a TreeEnsemble.
+    space
+        The input space: a Space, the path of its JSON file, or the JSON object.
+    property
+        `Fairness(...)` or `Robustness(...)`.
+    engine
+        The engine's name.
+    time_limit
+        Seconds after which the engine stops with the bounds it has; None is no limit.
+    gap
+        Stop once upper - lower is at most this; 0 runs to the exact answer.
+    workers
+        Threads or processes; None is one per core.
+    memory_limit
+        Bytes the engine may use; None is half of the machine.
+    node_limit
+        Stop after this many nodes of the search: a limit that repeats exactly.
+    options
+        Options of the engine, by name.
+    progress
+        Called with a Progress now and then.
+    allow_pickle
+        Unpickle scikit-learn files; only for files you trust.
+
+    Returns
+    -------
+    Quantification
+        The measure with its bounds, status, guarantee and trace.
+
+    Examples
+    --------
+    >>> from boxqte import Fairness, quantify
+    >>> from boxqte.examples import loan_ensemble, loan_space
+    >>> result = quantify(loan_ensemble(), loan_space(), Fairness("race"))
+    >>> result.converged
+    True
+    """
+    imported = load_model(model, allow_pickle=allow_pickle)
+    bound = _space(space)
+    limits = _limits(time_limit, gap, workers, memory_limit, node_limit)
+    solver = make_engine(engine, options)
+    watch = Watch(limits, progress)
+    grid = build_grid(imported.ensemble, bound, property)
+    outcome = solver.run(grid, limits, watch)
+    return Quantification(
+        property=property,
+        model=summary(imported),
+        engine=engine,
+        status=outcome.status,
+        decided=outcome.decided,
+        seconds=watch.seconds,
+        trace=tuple(watch.trace),
+        space_fingerprint=bound.fingerprint(),
+        rounding_ambiguous=outcome.rounding_ambiguous,
+        input_rounding=up(grid.input_rounding),
+        count=bound.count(),
+        details=outcome.details,
+    )
+
+
+def summary(imported: ImportedModel) -> ModelSummary:
+    """Which model it is, for results and reports."""
+    e = imported.ensemble
+    return ModelSummary(e.library, e.n_trees, e.n_leaves, e.n_features, e.fingerprint(), imported.source)
+
+
+def _space(space: object) -> Space:
+    if isinstance(space, Space):
+        return space
+    if isinstance(space, (str, Path)):
+        return Space.load(space)
+    if isinstance(space, Mapping):
+        return Space.from_json(space)
+    raise SpaceError(f"space: expected a Space, a path or a JSON object, found {type(space).__name__}")
+
+
+def _limits(
+    time_limit: float | None, gap: float, workers: int | None, memory_limit: int | None, node_limit: int | None
+) -> Limits:
+    if time_limit is not None and not time_limit > 0:
+        raise EngineError(f"time_limit: must be above 0 seconds, found {time_limit}")
+    if not 0 <= gap <= 1:
+        raise EngineError(f"gap: must lie between 0 and 1, found {gap}")
+    if workers is None:
+        workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if workers < 1:
+        raise EngineError(f"workers: must be at least 1, found {workers}")
+    if memory_limit is not None and memory_limit <= 0:
+        raise EngineError(f"memory_limit: must be above 0 bytes, found {memory_limit}")
+    if node_limit is not None and node_limit <= 0:
+        raise EngineError(f"node_limit: must be above 0, found {node_limit}")
+    return Limits(time_limit, gap, node_limit, memory_limit, workers)
