@@ -230,6 +230,10 @@ class Attribute:
         where = f"{where} ('{name}')"
         if kind not in KINDS:
             raise SpaceError(f"{where}.kind: expected one of {', '.join(KINDS)}, found {_shown(kind)}")
+        foreign = ("values", "labels", "codes") if kind in ("real", "integer") else ("low", "high")
+        for key in foreign:
+            if node.get(key) is not None:
+                raise SpaceError(f"{where}.{key}: an attribute of kind {kind} has no such field")
         ends: list[Fraction] = []
         values: list[Any] = []
         if kind in ("real", "integer"):

@@ -5,9 +5,13 @@ Each raises ModelError with one line that names the field (`where`) and the offe
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+import struct
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -79,14 +83,19 @@ def numbers(values: object, where: str, length: int | None, dtype: type) -> npt.
     if array.size and (array.ndim != 1 or array.dtype.kind not in "iufb"):
         bad = next((v for v in values if isinstance(v, str) or not isinstance(v, (int, float, np.number))), values)
         raise ModelError(f"{where}: expected a list of numbers, found {shown(bad)}")
-    if np.issubdtype(dtype, np.integer) and array.size:
-        limits = np.iinfo(dtype)
-        off = ~np.isfinite(array.astype(np.float64)) | (array != np.floor(array.astype(np.float64)))
-        off |= (array < limits.min) | (array > limits.max)
-        if off.any():
-            at = int(np.flatnonzero(off)[0])
-            raise ModelError(f"{where}[{at}]: expected an integer, found {shown(values[at])}")
-    return array.reshape(-1).astype(dtype)
+    # A file may hold signalling NaN and numbers beyond the dtype: what they become is for `finite` to judge.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.issubdtype(dtype, np.integer) and array.size:
+            limits = np.iinfo(dtype)
+            real_array = array.astype(np.float64)
+            off = ~np.isfinite(real_array) | (array != np.floor(real_array))
+            off |= (array < limits.min) | (array > limits.max)
+            if array.dtype.kind == "f":
+                off |= real_array >= float(limits.max) + 1.0  # int64's largest is no float64; the next one is
+            if off.any():
+                at = int(np.flatnonzero(off)[0])
+                raise ModelError(f"{where}[{at}]: expected an integer, found {shown(values[at])}")
+        return array.reshape(-1).astype(dtype)
 
 
 def finite(array: npt.NDArray[Any], where: str, only: npt.NDArray[np.bool_] | None = None) -> None:
@@ -143,3 +152,90 @@ def check_tree(
     missing = ~reached if unused is None else ~reached & ~unused
     if missing.any():
         raise ModelError(f"{where}.{names[0]}/{names[1]}: node {int(np.flatnonzero(missing)[0])} cannot be reached from the root")
+
+
+def type_name(source: object) -> str:
+    """A live object's type, to open the error messages about it."""
+    return f"{type(source).__module__}.{type(source).__qualname__}"
+
+
+def read_bytes(path: Path, limit: int = -1) -> bytes:
+    """A file's content, or its first `limit` bytes."""
+    try:
+        with path.open("rb") as file:
+            return file.read(limit)
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def check_distinct(values: Iterable[Hashable], where: str) -> None:
+    """Refuse a value that occurs twice."""
+    seen: set[Hashable] = set()
+    for value in values:
+        if value in seen:
+            raise ModelError(f"{where} {shown(value)} occurs twice")
+        seen.add(value)
+
+
+def parsed_json(
+    data: bytes, where: str, *, parse_float: Callable[[str], float] = float, constants: bool = False
+) -> Any:
+    """JSON without what JSON does not have (NaN, Infinity, unless `constants`) and without a key given twice."""
+
+    def refuse_constant(text: str) -> NoReturn:
+        raise ModelError(f"{where}: has the number {text}, which is not JSON")
+
+    def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        node = dict(pairs)
+        if len(node) != len(pairs):
+            check_distinct([key for key, _ in pairs], f"{where}: key")
+        return node
+
+    try:
+        return json.loads(
+            data,
+            parse_float=parse_float,
+            parse_constant=float if constants else refuse_constant,
+            object_pairs_hook=distinct,
+        )
+    except RecursionError:
+        raise ModelError(f"{where}: is nested too deeply") from None
+    except ValueError as error:  # not JSON, not UTF-8, or an integer of thousands of digits
+        raise ModelError(f"{where}: is not JSON: {str(error).splitlines()[0][:100]}") from None
+
+
+def single_from_text(text: str) -> float:
+    """The float64 from which the float32 nearest to the decimal text results by rounding.
+
+    Rounding a decimal to float64 and then to float32 goes wrong if the float64 lies half-way between two float32 and
+    the decimal does not; then the float64 beside it, on the decimal's side, is the right one.
+    """
+    number = float(text)
+    if not math.isfinite(number):
+        return number
+    if abs(number) < 2.0**-126:
+        halfway = (number * 2.0**150) % 2 == 1  # float32 this small are multiples of 2^-149
+    else:
+        halfway = struct.unpack("<Q", struct.pack("<d", number))[0] & 0x1FFFFFFF == 0x10000000
+    if halfway and Fraction(text) != Fraction(number):
+        return math.nextafter(number, math.inf if Fraction(text) > Fraction(number) else -math.inf)
+    return number
+
+
+def is_power_of_two(factor: Fraction) -> bool:
+    """Whether a product with the factor only moves a float's exponent."""
+    up, down = factor.numerator, factor.denominator
+    return up > 0 and up & (up - 1) == 0 and down & (down - 1) == 0
+
+
+def scaled(values: npt.NDArray[np.float64], factor: Fraction, where: str) -> npt.NDArray[np.float64]:
+    """The values times a power of two, without rounding; refuses those that would leave float64's normal range."""
+    if factor == 1:
+        return values
+    with np.errstate(all="ignore"):
+        product: npt.NDArray[np.float64] = values * float(factor)
+        exact = np.isfinite(product) & (product / float(factor) == values)
+    if not exact.all():
+        at = int(np.flatnonzero(~exact)[0])
+        raise ModelError(f"{where}[{at}]: {values[at]} times {factor} is not a float64")
+    return product

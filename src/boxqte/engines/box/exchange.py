@@ -1,0 +1,483 @@
+"""The search for epsilon = 0: x and x' share every non-sensitive attribute, only sensitive values are exchanged.
+
+A node of the search is a box of non-sensitive values, its residual trees, and one column per class of sensitive values
+that still behave differently. The mathematics, with proofs, is in docs/engine.md; the names are the same there.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from boxqte.engines.box.finish import Scratch, finish, finish_cost
+from boxqte.engines.box.jit import kernel
+from boxqte.engines.box.records import FULL, Arena, Cuts, known_move, restrict
+
+DONE, OUT_OF_ROOM, OUT_OF_BUDGET = 0, 1, 2
+FAIR, UNFAIR, LOW, AMBIGUOUS, EXACT = 0, 1, 2, 3, 4
+
+
+class Rules(NamedTuple):
+    """Class and confidence as integer comparisons (grid.Thresholds), the error margins, and the cost limit."""
+
+    pos: int
+    neg: int
+    conf_pos: int
+    conf_neg: int
+    simple: bool
+    """kappa <= 1/2 and every input has a class: signs are all that matters"""
+    margin: int
+    """a sign counts as certain by bounds only beyond this: the library's rounding error plus ours"""
+    band: int
+    """the library's rounding error: what finish() reports as ambiguous"""
+    fuzz: int
+    """our own error where values were rounded to fit 64 bits; 0 almost always"""
+    finish_limit: float
+
+
+class Axes(NamedTuple):
+    """The non-sensitive axes that some tree cuts."""
+
+    n_cells: npt.NDArray[np.int32]
+    mass: npt.NDArray[np.float64]
+    """axis x cell"""
+    chain: npt.NDArray[np.bool_]
+    """whether the axis's cuts are nested, so that one restriction settles all the others"""
+
+
+class Stack(NamedTuple):
+    """Frames of the depth-first search; frame f is a node."""
+
+    n_common: npt.NDArray[np.int32]
+    common: npt.NDArray[np.uint32]
+    n_rows: npt.NDArray[np.int32]
+    n_classes: npt.NDArray[np.int32]
+    rows: npt.NDArray[np.uint32]
+    """frame x row x class: the residual of a sensitive-dependent tree for that class"""
+    offset: npt.NDArray[np.int64]
+    class_mass: npt.NDArray[np.float64]
+    domain: npt.NDArray[np.uint64]
+    """frame x axis x word: the cells that the box holds"""
+    axis_mass: npt.NDArray[np.float64]
+
+
+@kernel
+def box_mass(stack: Stack, f: int) -> float:
+    mass = 1.0
+    for a in range(stack.axis_mass.shape[1]):
+        mass *= stack.axis_mass[f, a]
+    return mass
+
+
+@kernel
+def _merge_classes(stack: Stack, f: int) -> None:
+    """Classes with the same offset and the same residual trees are the same function: one column, masses added."""
+    kept = 0
+    for c in range(stack.n_classes[f]):
+        twin = -1
+        for k in range(kept):
+            if stack.offset[f, k] == stack.offset[f, c]:
+                same = True
+                for r in range(stack.n_rows[f]):
+                    if stack.rows[f, r, k] != stack.rows[f, r, c]:
+                        same = False
+                        break
+                if same:
+                    twin = k
+                    break
+        if twin >= 0:
+            stack.class_mass[f, twin] += stack.class_mass[f, c]
+        else:
+            if kept != c:
+                stack.offset[f, kept] = stack.offset[f, c]
+                stack.class_mass[f, kept] = stack.class_mass[f, c]
+                for r in range(stack.n_rows[f]):
+                    stack.rows[f, r, kept] = stack.rows[f, r, c]
+            kept += 1
+    stack.n_classes[f] = kept
+
+
+@kernel
+def _narrow(axes: Axes, cuts: Cuts, stack: Stack, src: int, dst: int, cut: int, side: int) -> None:
+    """The child's box: the parent's, with the cut's axis restricted to one side."""
+    axis = cuts.axis[cut]
+    if src != dst:
+        stack.domain[dst] = stack.domain[src]
+        stack.axis_mass[dst] = stack.axis_mass[src]
+    mass = 0.0
+    for w in range(stack.domain.shape[2]):
+        keep = cuts.mask[cut, w] if side == 1 else ~cuts.mask[cut, w]
+        word = stack.domain[src, axis, w] & keep
+        stack.domain[dst, axis, w] = word
+        c = w << 6
+        while word:
+            if word & np.uint64(1):
+                mass += axes.mass[axis, c]
+            word >>= np.uint64(1)
+            c += 1
+    stack.axis_mass[dst, axis] = mass
+
+
+@kernel
+def _one_sided(cuts: Cuts, stack: Stack, f: int, cut: int) -> int:
+    """1 if the box lies wholly on the cut's yes side, 0 if wholly on the no side, -1 if on both."""
+    axis = cuts.axis[cut]
+    yes = False
+    no = False
+    for w in range(stack.domain.shape[2]):
+        word = stack.domain[f, axis, w]
+        yes |= (word & cuts.mask[cut, w]) != 0
+        no |= (word & ~cuts.mask[cut, w]) != 0
+    if yes and no:
+        return -1
+    return 1 if yes else 0
+
+
+@kernel
+def _restrict_all(arena: Arena, cuts: Cuts, stack: Stack, src: int, dst: int, cut: int, side: int) -> bool:
+    """Write the node `src`, restricted to one side of the cut, into frame dst (dst may be src).
+
+    A row that is equal over all classes moves to the common trees; a row of leaves goes into the offsets.
+    """
+    record, tree_axes, move_key, move_to = arena.record, arena.axes, arena.move_key, arena.move_to
+    axis = cuts.axis[cut]
+    word, bit = axis >> 6, np.uint64(axis & 63)
+    move = cut << 1 | side
+    n = stack.n_classes[src]
+    common, rows = stack.common, stack.rows
+    constant = np.int64(0)
+    kept = 0
+    for t in range(stack.n_common[src]):
+        tree = common[src, t]
+        if (tree_axes[tree, word] >> bit) & np.uint64(1):
+            moved = known_move(move_key, move_to, tree, move)
+            if moved == FULL:
+                moved = restrict(arena, cuts, tree, cut, side)
+                if moved == FULL:
+                    return False
+            tree = moved
+            if record[tree]["cut"] < 0:
+                constant += record[tree]["min"]
+                continue
+        common[dst, kept] = tree
+        kept += 1
+    if src != dst:
+        for c in range(n):
+            stack.offset[dst, c] = stack.offset[src, c]
+            stack.class_mass[dst, c] = stack.class_mass[src, c]
+    n_rows = 0
+    for r in range(stack.n_rows[src]):
+        equal = True
+        leaves = True
+        first = np.uint32(0)
+        for c in range(n):
+            tree = rows[src, r, c]
+            if (tree_axes[tree, word] >> bit) & np.uint64(1):
+                moved = known_move(move_key, move_to, tree, move)
+                if moved == FULL:
+                    moved = restrict(arena, cuts, tree, cut, side)
+                    if moved == FULL:
+                        return False
+                tree = moved
+            rows[dst, n_rows, c] = tree
+            if c == 0:
+                first = tree
+            equal &= tree == first
+            leaves &= record[tree]["cut"] < 0
+        if equal:
+            if leaves:
+                constant += record[first]["min"]
+            else:
+                common[dst, kept] = first
+                kept += 1
+        elif leaves:
+            for c in range(n):
+                stack.offset[dst, c] += record[rows[dst, n_rows, c]]["min"]
+        else:
+            n_rows += 1
+    if constant != 0:
+        for c in range(n):
+            stack.offset[dst, c] += constant
+    stack.n_classes[dst] = n
+    stack.n_common[dst] = kept
+    stack.n_rows[dst] = n_rows
+    return True
+
+
+@kernel
+def child(arena: Arena, axes: Axes, cuts: Cuts, stack: Stack, src: int, dst: int, cut: int, side: int) -> bool:
+    """Frame dst becomes the child of frame src on one side of the cut; False if the arena is full."""
+    _narrow(axes, cuts, stack, src, dst, cut, side)
+    if not _restrict_all(arena, cuts, stack, src, dst, cut, side):
+        return False
+    axis = cuts.axis[cut]
+    if not axes.chain[axis]:
+        # Sets are not nested: what is left of the axis may settle cuts that this one alone does not.
+        for other in range(cuts.start[axis], cuts.start[axis + 1]):
+            if other != cut:
+                outcome = _one_sided(cuts, stack, dst, other)
+                if outcome >= 0 and not _restrict_all(arena, cuts, stack, dst, dst, other, outcome):
+                    return False
+    _merge_classes(stack, dst)
+    return True
+
+
+@kernel
+def load_box(
+    arena: Arena, axes: Axes, cuts: Cuts, stack: Stack, root: int, f: int, domain: npt.NDArray[np.uint64]
+) -> bool:
+    """Frame f becomes the node of the given box, derived from the root frame."""
+    stack.domain[f] = domain
+    stack.n_classes[f] = stack.n_classes[root]
+    stack.n_common[f] = 0
+    stack.n_rows[f] = 0
+    n = stack.n_classes[root]
+    for c in range(n):
+        stack.offset[f, c] = stack.offset[root, c]
+        stack.class_mass[f, c] = stack.class_mass[root, c]
+    for t in range(stack.n_common[root]):
+        stack.common[f, t] = stack.common[root, t]
+    stack.n_common[f] = stack.n_common[root]
+    for r in range(stack.n_rows[root]):
+        for c in range(n):
+            stack.rows[f, r, c] = stack.rows[root, r, c]
+    stack.n_rows[f] = stack.n_rows[root]
+    for a in range(stack.axis_mass.shape[1]):
+        mass = 0.0
+        for c in range(axes.n_cells[a]):
+            if (domain[a, c >> 6] >> np.uint64(c & 63)) & np.uint64(1):
+                mass += axes.mass[a, c]
+        stack.axis_mass[f, a] = mass
+        for cut in range(cuts.start[a], cuts.start[a + 1]):
+            outcome = _one_sided(cuts, stack, f, cut)
+            if outcome >= 0 and not _restrict_all(arena, cuts, stack, f, f, cut, outcome):
+                return False
+    _merge_classes(stack, f)
+    return True
+
+
+@kernel
+def decide(arena: Arena, rules: Rules, stack: Stack, f: int, low: npt.NDArray[np.int64], high: npt.NDArray[np.int64],
+           verdict: npt.NDArray[np.int64], masses: npt.NDArray[np.float64], commit: bool) -> bool:  # fmt: skip
+    """Settle by bounds what can be; True if nothing of the box is left. With commit, add the masses that are settled.
+
+    A class's margin lies in [low, high]. Theorems 1-3 of docs/engine.md.
+    """
+    n = stack.n_classes[f]
+    if rules.simple and n == 1:  # one class left: exchanging sensitive values changes nothing at all
+        if commit:
+            masses[FAIR] += box_mass(stack, f)
+        return True
+    bottom = np.int64(0)
+    top = np.int64(0)
+    for t in range(stack.n_common[f]):
+        bottom += arena.record[stack.common[f, t]]["min"]
+        top += arena.record[stack.common[f, t]]["max"]
+    for c in range(n):
+        low[c] = stack.offset[f, c] + bottom
+        high[c] = stack.offset[f, c] + top
+    for r in range(stack.n_rows[f]):
+        for c in range(n):
+            tree = stack.rows[f, r, c]
+            low[c] += arena.record[tree]["min"]
+            high[c] += arena.record[tree]["max"]
+    min_low = low[0]
+    max_low = low[0]
+    min_high = high[0]
+    max_high = high[0]
+    for c in range(1, n):
+        min_low = min(min_low, low[c])
+        max_low = max(max_low, low[c])
+        min_high = min(min_high, high[c])
+        max_high = max(max_high, high[c])
+    surely_neg = min_high <= rules.neg - rules.margin  # some class is certainly of class 0
+    surely_pos = max_low >= rules.pos + rules.margin
+    never_neg = min_low >= rules.pos + rules.margin
+    never_pos = max_high <= rules.neg - rules.margin
+    if rules.simple:
+        if never_neg or never_pos:
+            if commit:
+                masses[FAIR] += box_mass(stack, f)
+            return True
+        if surely_neg and surely_pos:
+            if commit:
+                masses[UNFAIR] += box_mass(stack, f)
+            return True
+        return False
+    never_neg = min_low > rules.neg + rules.margin
+    never_pos = max_high < rules.pos - rules.margin
+    # All classes or none: an open box is stored as its domain alone, so no part of it may be counted before the rest.
+    for c in range(n):
+        verdict[c] = -1
+        if high[c] < rules.conf_pos - rules.margin and low[c] > rules.conf_neg + rules.margin:
+            verdict[c] = LOW
+        elif low[c] >= rules.conf_pos + rules.margin:
+            verdict[c] = UNFAIR if surely_neg else (FAIR if never_neg else -1)
+        elif high[c] <= rules.conf_neg - rules.margin:
+            verdict[c] = UNFAIR if surely_pos else (FAIR if never_pos else -1)
+        if verdict[c] < 0:
+            return False
+    if commit:
+        mass = box_mass(stack, f)
+        for c in range(n):
+            masses[verdict[c]] += mass * stack.class_mass[f, c]
+    return True
+
+
+@kernel
+def _candidates(
+    arena: Arena, cuts: Cuts, stack: Stack, f: int, score: npt.NDArray[np.float64], best: npt.NDArray[np.int32]
+) -> int:
+    """The root cuts with the largest summed range of the trees rooted there, most first; how many there are."""
+    score[:] = 0.0
+    for t in range(stack.n_common[f]):
+        tree = stack.common[f, t]
+        score[arena.record[tree]["cut"]] += arena.record[tree]["max"] - arena.record[tree]["min"]
+    n = stack.n_classes[f]
+    for r in range(stack.n_rows[f]):
+        for c in range(n):
+            tree = stack.rows[f, r, c]
+            if arena.record[tree]["cut"] >= 0:
+                score[arena.record[tree]["cut"]] += (arena.record[tree]["max"] - arena.record[tree]["min"]) / n
+    found = 0
+    while found < len(best):
+        at = -1
+        for k in range(len(score)):
+            if score[k] > 0.0 and (at < 0 or score[k] > score[at]):
+                at = k
+        if at < 0:
+            break
+        best[found] = at
+        found += 1
+        score[at] = 0.0
+    return found
+
+
+@kernel
+def _choose(
+    arena: Arena, axes: Axes, cuts: Cuts, rules: Rules, stack: Stack, f: int, spare: int, scratch: Scratch
+) -> int:
+    """The candidate cut whose two children are cheapest to finish; -1 if the arena is full."""
+    n = _candidates(arena, cuts, stack, f, scratch.score, scratch.best)
+    if n <= 1:
+        return scratch.best[0] if n == 1 else -2
+    chosen = -1
+    least = np.inf
+    for i in range(n):
+        cost = 0.0
+        for side in range(2):
+            if not child(arena, axes, cuts, stack, f, spare, scratch.best[i], side):
+                return -1
+            if not decide(arena, rules, stack, spare, scratch.low, scratch.high, scratch.verdict, scratch.masses, False):
+                cost += finish_cost(arena, axes, cuts, stack, spare, scratch)
+            if cost >= least:
+                break
+        if cost < least:
+            least = cost
+            chosen = scratch.best[i]
+    return chosen
+
+
+@kernel
+def search(
+    arena: Arena,
+    axes: Axes,
+    cuts: Cuts,
+    rules: Rules,
+    stack: Stack,
+    scratch: Scratch,
+    boxes: npt.NDArray[np.uint64],
+    levels: npt.NDArray[np.float64],
+    depth_first_below: float,
+    node_budget: int,
+    out_boxes: npt.NDArray[np.uint64],
+    out_mass: npt.NDArray[np.float64],
+    out_cost: npt.NDArray[np.float64],
+    masses: npt.NDArray[np.float64],
+    counts: npt.NDArray[np.int64],
+) -> int:
+    """Work on a batch of boxes: settled masses go into `masses`, what stays open into `out_boxes`; frame 0 is the root.
+
+    A box that is expensive to finish is split once and its children are handed back, so that the queue outside decides
+    what comes next; a cheap one is finished here, depth first. counts: [open boxes out, nodes, finished, status].
+    """
+    spare = len(stack.n_common) - 1
+    last = spare - 2
+    for i in range(len(boxes)):
+        if counts[3] != DONE or not load_box(arena, axes, cuts, stack, 0, 1, boxes[i]):
+            # out of room or of budget: what was not begun goes back as it came
+            if counts[3] == DONE:
+                counts[3] = OUT_OF_ROOM
+            _emit(stack, boxes[i], levels[i], -1.0, out_boxes, out_mass, out_cost, counts)
+            continue
+        top = 1
+        entered = counts[1]
+        while top >= 1:
+            if counts[3] != DONE:
+                break
+            counts[1] += 1
+            if decide(arena, rules, stack, top, scratch.low, scratch.high, scratch.verdict, masses, True):
+                top -= 1
+                continue
+            cost = finish_cost(arena, axes, cuts, stack, top, scratch)
+            if cost <= rules.finish_limit and finish(arena, axes, cuts, rules, stack, top, scratch, masses):
+                counts[2] += 1
+                top -= 1
+                continue
+            if counts[1] - entered > 1 and cost > depth_first_below or top >= last:
+                _emit(stack, stack.domain[top], box_mass(stack, top), cost,
+                      out_boxes, out_mass, out_cost, counts)  # fmt: skip
+                top -= 1
+                continue
+            if counts[1] >= node_budget:
+                counts[3] = OUT_OF_BUDGET
+                break
+            cut = _choose(arena, axes, cuts, rules, stack, top, spare, scratch)
+            if cut == -2:  # nothing left to split: a single margin per class that 64 bits cannot place exactly
+                _emit(stack, stack.domain[top], box_mass(stack, top), -2.0, out_boxes, out_mass, out_cost, counts)
+                top -= 1
+                continue
+            if (
+                cut == -1
+                or not child(arena, axes, cuts, stack, top, top + 1, cut, 1)
+                or not child(arena, axes, cuts, stack, top, spare, cut, 0)
+            ):
+                counts[3] = OUT_OF_ROOM
+                break
+            _copy(stack, spare, top)
+            top += 1
+        while top >= 1:  # stopped half-way: the frames that are left are open boxes
+            _emit(stack, stack.domain[top], box_mass(stack, top), -1.0,
+                  out_boxes, out_mass, out_cost, counts)  # fmt: skip
+            top -= 1
+    return counts[3]
+
+
+@kernel
+def _emit(stack: Stack, domain: npt.NDArray[np.uint64], mass: float, cost: float, out_boxes: npt.NDArray[np.uint64],
+          out_mass: npt.NDArray[np.float64], out_cost: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]) -> None:  # fmt: skip
+    n = counts[0]
+    out_boxes[n] = domain
+    out_mass[n] = mass
+    out_cost[n] = cost
+    counts[0] = n + 1
+
+
+@kernel
+def _copy(stack: Stack, src: int, dst: int) -> None:
+    n = stack.n_classes[src]
+    stack.n_classes[dst] = n
+    stack.n_common[dst] = stack.n_common[src]
+    stack.n_rows[dst] = stack.n_rows[src]
+    for c in range(n):
+        stack.offset[dst, c] = stack.offset[src, c]
+        stack.class_mass[dst, c] = stack.class_mass[src, c]
+    for t in range(stack.n_common[src]):
+        stack.common[dst, t] = stack.common[src, t]
+    for r in range(stack.n_rows[src]):
+        for c in range(n):
+            stack.rows[dst, r, c] = stack.rows[src, r, c]
+    stack.domain[dst] = stack.domain[src]
+    stack.axis_mass[dst] = stack.axis_mass[src]

@@ -1,0 +1,154 @@
+"""From a Grid to the arrays that the kernels work on: cuts sorted by axis, implications, 64-bit leaf values."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from boxqte.engines.box.exchange import Axes
+from boxqte.engines.box.records import Cuts
+from boxqte.errors import EngineError
+from boxqte.grid import Grid, Thresholds
+
+BITS = 61  # sums of margins and thresholds stay below 2**BITS in magnitude
+MAX_CLASSES = 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A grid as arrays. Axes that no tree cuts are left out: they multiply every mass by 1."""
+
+    grid: Grid
+    axis_ids: tuple[int, ...]
+    """kernel axis -> grid axis"""
+    sensitive: npt.NDArray[np.bool_]
+    cuts: Cuts
+    axes: Axes
+    roots: npt.NDArray[np.int64]
+    cut: npt.NDArray[np.int32]
+    yes: npt.NDArray[np.int32]
+    no: npt.NDArray[np.int32]
+    value: npt.NDArray[np.int64]
+    """leaf values at the leaves, in units of 2**(shift - scale_bits)"""
+    base: int
+    thresholds: Thresholds
+    band: int
+    fuzz: int
+    """0: the 64-bit sums are exact; otherwise every sum is within this of the exact one"""
+    shift: int
+
+    @property
+    def n_axes(self) -> int:
+        return len(self.axis_ids)
+
+
+def compile_problem(grid: Grid) -> Problem:
+    """Renumber axes and cuts, and bring the leaf values into 64 bits (exactly, where they fit)."""
+    used = sorted({cut.axis for cut in grid.cuts})
+    where = {axis: i for i, axis in enumerate(used)}
+    order = sorted(range(len(grid.cuts)), key=lambda k: (where[grid.cuts[k].axis], grid.cuts[k].mask.bit_count(), grid.cuts[k].mask))
+    masks = [grid.cuts[k].mask for k in order]
+    axis = np.array([where[grid.cuts[k].axis] for k in order], np.int32)
+    start = np.searchsorted(axis, np.arange(len(used) + 1)).astype(np.int32)
+    n_cells = np.array([grid.axes[a].n_cells for a in used], np.int32)
+    words = max(1, math.ceil(int(n_cells.max(initial=1)) / 64))
+    mask_words = np.array([[mask >> (64 * w) & (2**64 - 1) for w in range(words)] for mask in masks], np.uint64).reshape(-1, words)
+    implied, implied_at = _implications(masks, start, n_cells)
+    chain = np.array(
+        [all(masks[k] & ~masks[k + 1] == 0 for k in range(start[a], start[a + 1] - 1)) for a in range(len(used))], bool
+    )
+    mass = np.zeros((len(used), int(n_cells.max(initial=1))))
+    for i, a in enumerate(used):
+        mass[i, : n_cells[i]] = [float(m) for m in grid.axes[a].masses]
+    new_number = np.zeros(len(order) + 1, np.int32)
+    new_number[order] = np.arange(len(order), dtype=np.int32)
+    new_number[-1] = -1
+    value, base, thresholds, band, fuzz, shift = _into_64_bits(grid)
+    return Problem(
+        grid=grid,
+        axis_ids=tuple(used),
+        sensitive=np.array([grid.axes[a].sensitive for a in used], bool),
+        cuts=Cuts(axis, start, mask_words, implied_at, implied),
+        axes=Axes(n_cells, mass, chain),
+        roots=grid.roots.astype(np.int64),
+        cut=new_number[grid.cut],
+        yes=grid.yes,
+        no=grid.no,
+        value=value,
+        base=base,
+        thresholds=thresholds,
+        band=band,
+        fuzz=fuzz,
+        shift=shift,
+    )
+
+
+def sensitive_classes(problem: Problem) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
+    """Every combination of cells of the sensitive axes (that some tree cuts), and its mass."""
+    ids = [a for a, s in zip(problem.axis_ids, problem.sensitive) if s]
+    count = math.prod(problem.grid.axes[a].n_cells for a in ids)
+    if count > MAX_CLASSES:
+        raise EngineError(
+            f"engine 'box': the sensitive attributes have {count} combinations of cells, at most {MAX_CLASSES} are supported"
+        )
+    cells = list(itertools.product(*(range(problem.grid.axes[a].n_cells) for a in ids)))
+    masses = [float(math.prod((problem.grid.axes[a].masses[c] for a, c in zip(ids, combo)), start=Fraction(1))) for combo in cells]
+    return np.array(cells, np.int32).reshape(len(cells), len(ids)), np.array(masses)
+
+
+def _implications(
+    masks: list[int], start: npt.NDArray[np.int32], n_cells: npt.NDArray[np.int32]
+) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int64]]:
+    """What taking a cut to one side says about the other cuts of its axis."""
+    rows: list[list[int]] = []
+    at = []
+    size = 0
+    for a in range(len(n_cells)):
+        full = (1 << int(n_cells[a])) - 1
+        mine = masks[start[a] : start[a + 1]]
+        for mask in mine:
+            at.append(size)
+            for inside in (full & ~mask, mask):
+                rows.append([1 if not inside & ~other else 0 if not inside & other else -1 for other in mine])
+                size += len(mine)
+    flat = np.array(list(itertools.chain.from_iterable(rows)), np.int8)
+    return flat if len(flat) else np.zeros(1, np.int8), np.array(at, np.int64)
+
+
+def _into_64_bits(grid: Grid) -> tuple[npt.NDArray[np.int64], int, Thresholds, int, int, int]:
+    """Leaf values as int64. If the exact integers are too wide, drop low bits and carry the error bound (`fuzz`)."""
+    t = grid.thresholds
+    largest = _largest_sum(grid) + max(abs(v) for v in (t.pos, t.neg, t.conf_pos, t.conf_neg)) + grid.rounding
+    shift = max(0, largest.bit_length() - BITS)
+    values = np.zeros(len(grid.cut), np.int64)
+    half = (1 << shift) >> 1
+    leaves = grid.leaf >= 0
+    values[leaves] = [(v + half) >> shift for v in grid.values]
+    if shift == 0:
+        return values, grid.base, t, grid.rounding, 0, 0
+    # Each rounded value is within half a unit; base and thresholds add one more each.
+    fuzz = (len(grid.roots) + 1) // 2 + 3
+    scaled = Thresholds(*(v >> shift for v in (t.pos, t.neg, t.conf_pos, t.conf_neg)))
+    if t.all_confident:  # keep pos = neg + 1: the sign alone decides
+        scaled = Thresholds(scaled.neg + 1, scaled.neg, scaled.neg + 1, scaled.neg)
+    return values, grid.base >> shift, scaled, (grid.rounding >> shift) + 1, fuzz, shift
+
+
+def _largest_sum(grid: Grid) -> int:
+    """A bound on |F|: the largest leaf of every tree, added up."""
+    total = abs(grid.base)
+    for root in grid.roots.tolist():
+        stack, largest = [root], 0
+        while stack:
+            node = stack.pop()
+            if grid.cut[node] < 0:
+                largest = max(largest, abs(grid.values[grid.leaf[node]]))
+            else:
+                stack += [int(grid.yes[node]), int(grid.no[node])]
+        total += largest
+    return total

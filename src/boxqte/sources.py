@@ -1,0 +1,297 @@
+"""Where attributes come from: columns, one-hot groups, an encoder's input; and what user and model say of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Literal
+
+from boxqte.encoding import EncodedColumn
+from boxqte.errors import SpaceError
+from boxqte.onehot import Group, declared_group, find_groups
+from boxqte.space import KINDS, Attribute, Kind
+from boxqte.tables import Column, Table, plain_value
+
+if TYPE_CHECKING:
+    from boxqte.ensemble import TreeEnsemble
+
+MassRule = Literal["uniform", "data"]
+MissingRule = Literal["error", "declare", "ignore"]
+
+MISSING_CATEGORY = "(missing)"  # a missing value that an encoder has a code for, as a value of the attribute
+BY_MODEL = "the model splits it by categories"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the user (or the model) says about one attribute: a kind, some fields, or the whole attribute."""
+
+    kind: Kind | None = None
+    said_by: str = ""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    whole: Attribute | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Where an attribute comes from: its column in the user's values, and the attribute itself if it is settled."""
+
+    name: str
+    column: Column | None = None
+    """None if the user gave the whole attribute."""
+    feeds: tuple[str, ...] | None = None
+    """The model columns, where they are not the column itself."""
+    settled: Attribute | None = None
+    why: str = ""
+    n_values: int | None = None
+    """How many of the user's values a settled attribute has, where some of them share a code."""
+
+
+@dataclass(frozen=True, eq=False)
+class ModelView:
+    """What is known of the way from the table to the model."""
+
+    reads: tuple[str, ...]
+    why_left_out: str = ""
+    encoding: tuple[EncodedColumn, ...] | None = None
+    categories: Mapping[str, tuple[Any, ...] | None] = field(default_factory=dict)
+    """The columns that the model treats as categories, and the list of them where the model carries one."""
+
+
+def plain_sources(
+    table: Table, view: ModelView, one_hot: Mapping[str, Sequence[str]] | str | None, wishes: Mapping[str, Wish]
+) -> list[Source]:
+    """One source a column, or a one-hot group in the place of its first column."""
+    names = view.reads
+    given = {name: wish.whole for name, wish in wishes.items() if wish.whole is not None}
+    owner = {c: name for name, attribute in given.items() for c in attribute.columns}
+    for column, name in owner.items():
+        if column not in names:
+            raise no_such_column(f"overrides['{name}']", column, names)
+    groups: list[Group] = []
+    if isinstance(one_hot, Mapping):
+        for name, members in one_hot.items():
+            for member in as_names(members):
+                if member not in names:
+                    raise no_such_column(f"one_hot['{name}']", member, names)
+                if member in owner:
+                    raise SpaceError(f"one_hot['{name}']: column '{member}' already belongs to '{owner[member]}'")
+                owner[member] = name
+            groups.append(declared_group(name, [table.column(m) for m in as_names(members)]))
+    columns = {name: table.column(name) for name in names if name not in owner}
+    for name, categories in view.categories.items():
+        if categories is not None and name in columns:
+            columns[name] = replace(columns[name], categories=categories, declared_by="the model")
+    if one_hot == "auto":
+        free = [column for name, column in columns.items() if name not in wishes]
+        groups = find_groups(free, taken=names)
+    grouped = {g.attribute.name: g for g in groups}
+    owner |= {c: name for name, g in grouped.items() for c in g.attribute.columns}
+    sources: dict[str, Source] = {}
+    for name in names:
+        attribute = owner.get(name, name)
+        if attribute in grouped:
+            group = grouped[attribute]
+            sources[attribute] = Source(attribute, group.column, None, group.attribute, group.why)
+        else:
+            sources[attribute] = Source(attribute, columns.get(name))
+    return list(sources.values())
+
+
+def encoded_sources(
+    table: Table,
+    names: Sequence[str],
+    encoding: Sequence[EncodedColumn],
+    wishes: Mapping[str, Wish],
+    mass: MassRule,
+    missing: MissingRule,
+) -> list[Source]:
+    """One source for each of the user's columns that reaches the model through the encoder."""
+    sources = []
+    for encoded in encoding:
+        if encoded.name not in names:
+            raise no_such_column("encoder", encoded.name, names)
+        if wishes.get(encoded.name, Wish()).whole is not None:
+            sources.append(Source(encoded.name))
+        elif encoded.values is None:
+            sources.append(Source(encoded.name, table.column(encoded.name), encoded.columns))
+        else:
+            sources.append(_encoded_source(encoded, table.column(encoded.name), mass, missing))
+    return sources
+
+
+def _encoded_source(encoded: EncodedColumn, column: Column, mass: MassRule, missing: MissingRule) -> Source:
+    """The attribute that an encoder makes of a column: its categories, and what each writes into the model columns.
+
+    Values that share a code (infrequent categories) are one value with the mass of all of them: no model behind the
+    encoder can tell them apart. A missing value that the encoder writes as a category of its own is a value only if
+    missing values are declared; one that it writes as NaN is the attribute's missing value.
+    """
+    assert encoded.values is not None
+    assert encoded.codes is not None
+    sharing: dict[tuple[float, ...], list[Any]] = {}
+    why = f"{len(encoded.values)} categories of the encoder"
+    for value, code in zip(encoded.values, encoded.codes.tolist()):
+        value = plain_value(value)
+        absent = value is None
+        if absent and (missing != "declare" or any(map(math.isnan, code))):
+            continue
+        sharing.setdefault(tuple(code), []).append(MISSING_CATEGORY if absent else as_category(value))
+    has_code = any(MISSING_CATEGORY in values for values in sharing.values())
+    if column.n_missing and missing == "error":
+        raise missing_values(column)
+    first = {value: values[0] for values in sharing.values() for value in values}
+    unknown = sum(count for value, count in column.counts.items() if value not in first)
+    if unknown:
+        why += f"; rows with values that it does not know: {unknown}"
+    held = [
+        MISSING_CATEGORY if v is None and has_code else None if v is None else first.get(v, v) for v in column.values
+    ]
+    shared = [values for values in sharing.values() if len(values) > 1]
+    if shared:
+        why += "; one value for those that share a code: " + " and ".join(", ".join(map(str, v)) for v in shared)
+    n_values = sum(map(len, sharing.values()))
+    attribute = Attribute(
+        encoded.name,
+        "categorical" if len(encoded.columns) == 1 else "one-hot",
+        values=tuple(values[0] for values in sharing.values()),
+        labels=tuple(", ".join(map(str, values)) for values in sharing.values()) if shared else None,
+        columns=encoded.columns,
+        codes=tuple(sharing),
+        weights=tuple(Fraction(len(values)) for values in sharing.values()) if shared and mass == "uniform" else None,
+    )
+    return Source(encoded.name, Column(column.name, column.storage, held), None, attribute, why, n_values)
+
+
+def model_view(model: Any, encoder: Any, names: tuple[str, ...]) -> ModelView:
+    """Which columns reach the model, and how. An encoder that is given counts more than one in the model's pipeline."""
+    encoding = None
+    if encoder is not None:
+        from boxqte.encoding import from_transformer
+
+        named = getattr(encoder, "feature_names_in_", None) is not None
+        encoding = from_transformer(encoder, None if named else names)
+    elif model is not None:
+        from boxqte.importers import load_model
+
+        imported = load_model(model)
+        encoding = imported.encoding
+        if encoding is None:
+            return _ensemble_view(imported.ensemble, names)
+    if encoding is None:
+        return ModelView(names)
+    return ModelView(tuple(column.name for column in encoding), "the encoder drops it", encoding)
+
+
+def _ensemble_view(ensemble: TreeEnsemble, names: tuple[str, ...]) -> ModelView:
+    from boxqte.ensemble import Test
+
+    features = ensemble.feature_names
+    if set(features) & set(names):
+        for feature in features:
+            if feature not in names:
+                raise no_such_column("model", feature, names)
+    elif len(features) == len(names):
+        features = names  # a model without names of its own reads by position
+    else:
+        raise SpaceError(f"model: it reads {len(features)} columns ({features[0]}, ...), the table has {len(names)}")
+    split_by_sets = {int(f) for f in ensemble.feature[ensemble.test == Test.IN_SET]}
+    categories = {features[f]: ensemble.categories.get(f) for f in sorted(split_by_sets | set(ensemble.categories))}
+    reads = tuple(name for name in names if name in set(features))
+    return ModelView(reads, "the model does not read it", None, categories)
+
+
+def read_wishes(kinds: Mapping[str, Iterable[str]], overrides: Mapping[str, Any]) -> dict[str, Wish]:
+    wishes: dict[str, Wish] = {}
+    for kind in ("categorical", "integer", "real"):
+        for name in as_names(kinds[kind]):
+            if name in wishes and wishes[name].kind != kind:
+                raise SpaceError(f"'{name}' is named in both {wishes[name].kind} and {kind}")
+            wishes[name] = Wish(kind, kind)
+    for name, override in overrides.items():
+        wish = _override(name, override)
+        listed = wishes.get(name)
+        if listed is not None:
+            if wish.whole is not None or wish.kind not in (None, listed.kind):
+                raise SpaceError(f"'{name}' is named in both {listed.kind} and overrides")
+            wish = replace(wish, kind=listed.kind, said_by=listed.said_by)
+        wishes[name] = wish
+    return wishes
+
+
+def _override(name: str, override: Any) -> Wish:
+    where = f"overrides['{name}']"
+    if isinstance(override, Attribute):
+        if override.name != name:
+            raise SpaceError(f"{where}: the attribute is named '{override.name}'")
+        return Wish(whole=override)
+    fields: Mapping[str, Any] = {"kind": override} if isinstance(override, str) else override
+    if not isinstance(fields, Mapping):
+        raise SpaceError(f"{where}: expected an Attribute, a dict of its fields or a kind, found {override!r}")
+    kind = fields.get("kind")
+    if kind is not None and kind not in KINDS:
+        raise SpaceError(f"{where}.kind: expected one of {', '.join(KINDS)}, found {kind!r}")
+    if fields.get("name", name) != name:
+        raise SpaceError(f"{where}.name: an attribute cannot be renamed, found {fields['name']!r}")
+    return Wish(kind, "overrides", {k: v for k, v in fields.items() if k not in ("kind", "name")})
+
+
+def by_model(wish: Wish | None) -> Wish:
+    """What the user says of a column that the model treats as categories; categorical, unless that contradicts it."""
+    if wish is None:
+        return Wish("categorical", BY_MODEL)
+    if wish.whole is not None or wish.kind is not None or "low" in wish.fields or "high" in wish.fields:
+        return wish
+    return replace(wish, kind="categorical", said_by=BY_MODEL)
+
+
+def attribute_columns(table: Table, label: str | None) -> tuple[str, ...]:
+    if label is None:
+        return table.names
+    if label not in table.names:
+        raise no_such_column("label", label, table.names)
+    names = tuple(name for name in table.names if name != label)
+    if not names:
+        raise SpaceError(f"the table has no columns besides the label '{label}'")
+    return names
+
+
+def check_names(wishes: Mapping[str, Wish], sources: Sequence[Source], names: Sequence[str]) -> None:
+    known = {source.name for source in sources}
+    for name, wish in wishes.items():
+        where = wish.said_by or f"overrides['{name}']"
+        if name in known:
+            continue
+        if name not in names:
+            raise no_such_column(where, name, [*names, *(k for k in sorted(known) if k not in names)])
+        raise SpaceError(
+            f"{where}: column '{name}' is no attribute of its own; attributes are {', '.join(sorted(known))}"
+        )
+
+
+def missing_values(column: Column) -> SpaceError:
+    n = column.n_missing
+    count = "1 missing value" if n == 1 else f"{n} missing values"
+    return SpaceError(
+        f"column '{column.name}': {count}, the first in row {column.row_of(None)} (rows count from 0); "
+        "missing='declare' makes a missing value part of the domain, missing='ignore' leaves it out, or drop the rows"
+    )
+
+
+def no_such_column(where: str, name: str, names: Sequence[str]) -> SpaceError:
+    shown = ", ".join(names[:30]) + (f", ... ({len(names)} in all)" if len(names) > 30 else "")
+    return SpaceError(f"{where}: there is no column '{name}'; columns are {shown}")
+
+
+def as_names(given: Iterable[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def as_category(value: Any) -> Any:
+    """A category as an attribute holds it: whole numbers as int, other exact numbers as float."""
+    if isinstance(value, (float, Decimal, Fraction)) and not (isinstance(value, float) and not math.isfinite(value)):
+        return int(value) if value == int(value) else float(value)
+    return value

@@ -1,0 +1,477 @@
+"""The oracle: semantics.md read aloud, in plain loops and fractions.
+
+It shares no code with `src`: it reads the data fields of TreeEnsemble, Space and Property and calls none of their
+methods. Whatever an engine computes must equal what is computed here.
+
+How it works. Every attribute's domain is cut into pieces on which nothing changes: single values of finite domains; the
+critical points of a real domain and the open intervals between them; the missing value. One point a piece stands for
+all of it. For every combination of pieces, all x' that matter are tried one after the other.
+
+An input x is a dict from attribute name to value: a Fraction (real), an int (integer), one of `attribute.values`
+(categorical, one-hot), or MISSING.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from itertools import product
+from math import inf
+from typing import Any
+
+from boxqte.ensemble import TreeEnsemble
+from boxqte.properties import Property
+from boxqte.space import Attribute, Space
+
+LEAF, LESS_F32, AT_MOST_F32, AT_MOST_F64, IN_SET = range(5)
+DEFAULT, AS_ZERO, WITH_ZERO = range(3)
+
+MISSING = None
+ZERO = Fraction(0)
+HALF = Fraction(1, 2)
+ZERO_BAND = Fraction(1e-35)  # the double nearest to 1e-35, exactly
+
+Value = Any
+Point = dict[str, Value]
+
+
+@dataclass(frozen=True)
+class NaiveAnswer:
+    """The masses |X_kappa| and |X_unfair|, and M = 1 - |X_unfair| / |X_kappa|; M is None if nothing is confident."""
+
+    confident: Fraction
+    counterexample: Fraction
+    measure: Fraction | None
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of one attribute's domain on which nothing changes: the value alone, or the open interval (low, high)."""
+
+    value: Value
+    mass: Fraction
+    low: Fraction | None = None
+    high: Fraction | None = None
+
+    @property
+    def is_interval(self) -> bool:
+        return self.low is not None
+
+
+@dataclass(frozen=True)
+class NaiveRow:
+    """What the definitions say of one x, and so of every point in the product of its pieces.
+
+    `witnesses` holds one x' for every combination of sensitive values that has one (f(x') != f(x), everything else
+    near), whether x is confident or not; for robustness it holds at most one. A real sensitive attribute is represented
+    by its critical points and by two points of each open interval between them. `witness_values` are the same x' cut
+    down to the sensitive values, in the order of `property.sensitive`.
+    """
+
+    x: Point
+    pieces: dict[str, Piece]
+    mass: Fraction
+    margin: Fraction
+    class_: int | None
+    confident: bool
+    counterexample: bool
+    witnesses: list[Point]
+    witness_values: list[tuple[Value, ...]]
+
+
+def naive_quantify(ensemble: TreeEnsemble, space: Space, property: Property, *, by_cell: bool = True) -> NaiveAnswer:
+    """The measure by enumeration. `by_cell=False` evaluates the trees anew for every single x' (slow)."""
+    oracle = Oracle(ensemble, space, property, by_cell)
+    total = confident = counterexample = ZERO
+    for pieces in oracle.products_of_pieces():
+        mass = oracle.mass(pieces)
+        total += mass
+        if not mass:
+            continue  # a point of mass 0 exists as an x', which `witnesses` sees to; as an x it adds nothing
+        x = oracle.representative(pieces)
+        if oracle.is_confident(oracle.margin(x)):
+            confident += mass
+            if any(True for _ in oracle.witnesses(x)):
+                counterexample += mass
+    assert total == 1, f"the masses of the pieces sum to {total}"
+    return NaiveAnswer(confident, counterexample, 1 - counterexample / confident if confident else None)
+
+
+def naive_rows(ensemble: TreeEnsemble, space: Space, property: Property) -> Iterator[NaiveRow]:
+    """Every combination of pieces, those of mass 0 included, with everything the definitions say about it."""
+    oracle = Oracle(ensemble, space, property)
+    for pieces in oracle.products_of_pieces():
+        yield oracle.row(oracle.representative(pieces), pieces)
+
+
+def naive_row_at(ensemble: TreeEnsemble, space: Space, property: Property, x: Point) -> NaiveRow:
+    """The local question: the same for one given x of the space."""
+    oracle = Oracle(ensemble, space, property)
+    for attribute in space.attributes:
+        check_value(attribute, x[attribute.name])
+    return oracle.row(x, {name: Piece(value, ZERO) for name, value in x.items()})
+
+
+def naive_margin(ensemble: TreeEnsemble, space: Space, x: Point) -> Fraction:
+    """F(x), exactly."""
+    return Model(ensemble, space).margin(x)
+
+
+def naive_class(ensemble: TreeEnsemble, property: Property, margin: Fraction) -> int | None:
+    """The class that a margin means; None if it has none (F = 0 in the paper's reading)."""
+    if margin == 0:
+        if property.tie == "paper":
+            return None
+        return 1 if ensemble.tie == "positive" else 0
+    return 1 if margin > 0 else 0
+
+
+def naive_confident(ensemble: TreeEnsemble, property: Property, margin: Fraction) -> bool:
+    """f_c(x) > kappa."""
+    kappa = property.kappa
+    if kappa <= HALF:
+        return naive_class(ensemble, property, margin) is not None
+    if ensemble.link == "mean":
+        return abs(margin) > kappa - HALF
+    with localcontext() as context:
+        context.prec = 60
+        logit = (Decimal(kappa.numerator) / Decimal(kappa.denominator - kappa.numerator)).ln()
+        beyond = Decimal(abs(margin.numerator)) / Decimal(margin.denominator) - logit
+        if abs(beyond) < Decimal("1e-50"):  # logit(kappa) is irrational, the margin is not: more digits would tell
+            raise ArithmeticError(f"60 digits do not separate |F| = {abs(margin)} from logit({kappa})")
+        return beyond > 0
+
+
+def naive_tolerance(property: Property, attribute: Attribute) -> Fraction:
+    """eps of a non-sensitive attribute in its own unit."""
+    if attribute.kind not in ("real", "integer"):
+        return ZERO
+    if isinstance(property.epsilon, Fraction):
+        return property.epsilon * (attribute.high - attribute.low)
+    for name, tolerance in property.epsilon:
+        if name == attribute.name:
+            return tolerance
+    return ZERO
+
+
+class Oracle:
+    """One problem, its pieces and its x'."""
+
+    def __init__(self, ensemble: TreeEnsemble, space: Space, property: Property, by_cell: bool = True):
+        self.ensemble, self.space, self.property = ensemble, space, property
+        self.model = Model(ensemble, space)
+        self.sensitive = [a for a in space.attributes if a.name in property.sensitive]
+        self.others = [a for a in space.attributes if a.name not in property.sensitive]
+        self.by_cell = by_cell
+        self._classes: dict[tuple[Any, ...], int | None] = {}
+        self._near: dict[tuple[str, Value], list[tuple[Any, Value]]] = {}
+
+    def margin(self, x: Point) -> Fraction:
+        return self.model.margin(x)
+
+    def class_of(self, x: Point) -> int | None:
+        return naive_class(self.ensemble, self.property, self.margin(x))
+
+    def is_confident(self, margin: Fraction) -> bool:
+        return naive_confident(self.ensemble, self.property, margin)
+
+    def pieces(self, attribute: Attribute) -> list[Piece]:
+        """The pieces of the attribute on which nothing changes, neither the class nor the set of reachable pieces."""
+        if attribute.kind != "real":
+            return finite_pieces(attribute)
+        points = self.model.critical_points(attribute)
+        if attribute not in self.sensitive:
+            eps = naive_tolerance(self.property, attribute)
+            shifted = [p + shift for p in points for shift in (-eps, eps)]
+            points = sorted({p for p in points + shifted if attribute.low <= p <= attribute.high})
+        return real_pieces(attribute, points)
+
+    def products_of_pieces(self) -> Iterator[dict[str, Piece]]:
+        names = [a.name for a in self.space.attributes]
+        for pieces in product(*(self.pieces(a) for a in self.space.attributes)):
+            yield dict(zip(names, pieces))
+
+    def mass(self, pieces: dict[str, Piece]) -> Fraction:
+        mass = Fraction(1)
+        for piece in pieces.values():
+            mass *= piece.mass
+        return mass
+
+    def representative(self, pieces: dict[str, Piece]) -> Point:
+        return {name: piece.value for name, piece in pieces.items()}
+
+    def row(self, x: Point, pieces: dict[str, Piece]) -> NaiveRow:
+        margin = self.margin(x)
+        confident = self.is_confident(margin)
+        witnesses = list(self.witnesses(x))
+        return NaiveRow(
+            x=x,
+            pieces=pieces,
+            mass=self.mass(pieces),
+            margin=margin,
+            class_=naive_class(self.ensemble, self.property, margin),
+            confident=confident,
+            counterexample=confident and bool(witnesses),
+            witnesses=witnesses,
+            witness_values=[tuple(w[name] for name in self.property.sensitive) for w in witnesses],
+        )
+
+    def witnesses(self, x: Point) -> Iterator[Point]:
+        """For every combination of sensitive values but x's own: the first near x' of the other class, if any."""
+        own = self.class_of(x)
+        if own is None:
+            return
+        names = [a.name for a in self.sensitive + self.others]
+        near = [self.near(a, x[a.name]) for a in self.others]
+        for group in product(*(self.near(a, x[a.name]) for a in self.sensitive)):
+            if self.sensitive and all(value == x[a.name] for a, (_, value) in zip(self.sensitive, group)):
+                continue  # x'_S = x_S
+            for rest in product(*near):
+                other = self.class_at(names, group + rest)
+                if other is not None and other != own:
+                    yield {name: value for name, (_, value) in zip(names, group + rest)}
+                    break
+
+    def class_at(self, names: list[str], choice: tuple[tuple[Any, Value], ...]) -> int | None:
+        """The class of an x' given as (cell, value) pairs; points in the same cells pass the same tests."""
+        if not self.by_cell:
+            return self.class_of({name: value for name, (_, value) in zip(names, choice)})
+        cells = tuple([cell for cell, _ in choice])
+        if cells not in self._classes:
+            self._classes[cells] = self.class_of({name: value for name, (_, value) in zip(names, choice)})
+        return self._classes[cells]
+
+    def near(self, attribute: Attribute, value: Value) -> list[tuple[Any, Value]]:
+        """Enough values of x' near the value of x, each with the number of the cell it lies in."""
+        if (attribute.name, value) not in self._near:
+            if attribute in self.sensitive:
+                found = self.anywhere(attribute)
+            else:
+                found = self.within_tolerance(attribute, value)
+            self._near[attribute.name, value] = found
+        return self._near[attribute.name, value]
+
+    def anywhere(self, attribute: Attribute) -> list[tuple[Any, Value]]:
+        """Sensitive: every value counts, and of an open interval two points, so that one always differs from x."""
+        if attribute.kind != "real":
+            return list(enumerate(piece.value for piece in finite_pieces(attribute)))
+        found: list[tuple[Any, Value]] = []
+        for cell, piece in enumerate(real_pieces(attribute, self.model.critical_points(attribute))):
+            if piece.is_interval:
+                third = (piece.high - piece.low) / 3
+                found += [(cell, piece.low + third), (cell, piece.high - third)]
+            else:
+                found.append((cell, piece.value))
+        return found
+
+    def within_tolerance(self, attribute: Attribute, value: Value) -> list[tuple[Any, Value]]:
+        """Not sensitive: |x_i - x'_i| <= eps_i; categories equal; missing near missing alone."""
+        eps = naive_tolerance(self.property, attribute)
+        found: list[tuple[Any, Value]] = []
+        if attribute.kind != "real":
+            for cell, piece in enumerate(finite_pieces(attribute)):
+                if piece.value is MISSING or value is MISSING or attribute.kind != "integer":
+                    close = piece.value == value
+                else:
+                    close = abs(piece.value - value) <= eps
+                if close:
+                    found.append((cell, piece.value))
+            return found
+        for cell, piece in enumerate(real_pieces(attribute, self.model.critical_points(attribute))):
+            if piece.value is MISSING or value is MISSING:
+                if piece.value is MISSING and value is MISSING:
+                    found.append((cell, MISSING))
+            elif piece.is_interval:
+                # The middle of what the closed window leaves of the open interval, if it leaves anything.
+                middle = (max(piece.low, value - eps) + min(piece.high, value + eps)) / 2
+                if piece.low < middle < piece.high and abs(middle - value) <= eps:
+                    found.append((cell, middle))
+            elif abs(piece.value - value) <= eps:
+                found.append((cell, piece.value))
+        return found
+
+
+class Model:
+    """The trees of one ensemble, applied to points of one space."""
+
+    def __init__(self, ensemble: TreeEnsemble, space: Space):
+        if len(ensemble.base) != 1 or ensemble.link not in ("sigmoid", "mean"):
+            raise ValueError("the oracle knows binary models only")
+        if ensemble.link == "mean" and ensemble.base[0] != 0:
+            raise ValueError("the mean of trees has no base")
+        self.attributes = {a.name: a for a in space.attributes}
+        self.base = ensemble.base[0]
+        self.link = ensemble.link
+        self.categories = ensemble.categories
+        self.known_codes = ensemble.known_codes
+        self.roots: list[int] = ensemble.roots.tolist()
+        self.feature: list[int] = ensemble.feature.tolist()
+        self.test: list[int] = ensemble.test.tolist()
+        self.threshold: list[float] = ensemble.threshold.tolist()
+        self.left: list[int] = ensemble.left.tolist()
+        self.right: list[int] = ensemble.right.tolist()
+        self.default_left: list[bool] = ensemble.default_left.tolist()
+        self.missing: list[int] = ensemble.missing.tolist()
+        codes, starts, stops = ensemble.set_codes.tolist(), ensemble.set_start.tolist(), ensemble.set_stop.tolist()
+        self.sets = [codes[start:stop] for start, stop in zip(starts, stops)]
+        self.value = [Fraction(row[0]) for row in ensemble.value.tolist()]
+        self.features_of = {
+            a.name: [ensemble.feature_names.index(c) if c in ensemble.feature_names else None for c in a.columns]
+            for a in space.attributes
+        }
+        fed = {f for features in self.features_of.values() for f in features}
+        for node in range(len(self.test)):
+            if self.test[node] != LEAF and self.feature[node] not in fed:
+                raise ValueError(
+                    f"the model tests '{ensemble.feature_names[self.feature[node]]}', which is not in the space"
+                )
+            if self.test[node] == LESS_F32 and float32(self.threshold[node]) != self.threshold[node]:
+                raise ValueError(f"x < {self.threshold[node]!r} on float32, but the threshold is no float32")
+        self._numbers: dict[tuple[str, Value], list[tuple[int | None, Fraction | float | None]]] = {}
+
+    def critical_points(self, attribute: Attribute) -> list[Fraction]:
+        """Where a real attribute's test results can change: its ends, its thresholds, the edges of LightGBM's zero."""
+        points = [attribute.low, attribute.high]
+        for node in range(len(self.test)):
+            if self.test[node] != LEAF and self.feature[node] in self.features_of[attribute.name]:
+                points.append(Fraction(self.threshold[node]))
+                if self.missing[node] == WITH_ZERO:
+                    points += [-ZERO_BAND, ZERO_BAND]
+        return sorted({p for p in points if attribute.low <= p <= attribute.high})
+
+    def margin(self, x: Point) -> Fraction:
+        numbers: dict[int | None, Fraction | float | None] = {}
+        for name in self.attributes:
+            numbers.update(self.numbers(name, x[name]))
+        total = self.base
+        for root in self.roots:
+            node = root
+            while self.test[node] != LEAF:
+                node = self.left[node] if self.goes_left(node, numbers[self.feature[node]]) else self.right[node]
+            total += self.value[node]
+        return total / len(self.roots) - HALF if self.link == "mean" else total
+
+    def goes_left(self, node: int, number: Fraction | float | None) -> bool:
+        """A node's test. A Fraction is a value of a real attribute, a float any other, None is missing."""
+        test, rule, threshold = self.test[node], self.missing[node], self.threshold[node]
+        if number is None and rule == AS_ZERO:
+            number = 0.0
+        if number is None:
+            return self.default_left[node]
+        if rule == WITH_ZERO and abs(Fraction(number)) <= ZERO_BAND:
+            return self.default_left[node]
+        if test == IN_SET:
+            if isinstance(number, Fraction):
+                raise ValueError("a category set tests a real attribute")
+            code = int(number) if abs(number) < 2.0**62 else -1
+            known = self.known_codes.get(self.feature[node])
+            if known is not None and code not in known:
+                return self.default_left[node]
+            return code in self.sets[node]
+        if isinstance(number, Fraction):
+            return number < Fraction(threshold) if test == LESS_F32 else number <= Fraction(threshold)
+        if test == LESS_F32:
+            return float32(number) < threshold
+        if test == AT_MOST_F32:
+            return float32(number) <= threshold
+        return number <= threshold
+
+    def numbers(self, name: str, value: Value) -> list[tuple[int | None, Fraction | float | None]]:
+        """What the attribute's value writes into each of its model columns: (feature, number) pairs."""
+        if (name, value) not in self._numbers:
+            attribute, features = self.attributes[name], self.features_of[name]
+            if value is MISSING:
+                written: list[Any] = [None] * len(features)
+            elif attribute.kind == "real":
+                written = [Fraction(value)]
+            elif attribute.kind == "integer":
+                written = [float(value)]
+            elif attribute.codes is not None:
+                written = list(attribute.codes[attribute.values.index(value)])
+            elif features[0] in self.categories:
+                written = [float(self.categories[features[0]].index(value))]
+            else:
+                written = [float(value)]
+            self._numbers[name, value] = list(zip(features, written))
+        return self._numbers[name, value]
+
+
+def finite_pieces(attribute: Attribute) -> list[Piece]:
+    """Every single value of an integer, categorical or one-hot attribute, and the missing value if it is declared."""
+    if attribute.kind == "integer":
+        values: list[Value] = list(range(int(attribute.low), int(attribute.high) + 1))
+        weights = [integer_weight(attribute, v) for v in values]
+    else:
+        values = list(attribute.values)
+        weights = list(attribute.weights) if attribute.weights is not None else [Fraction(1) for _ in values]
+    total = sum(weights)
+    pieces = [Piece(v, present(attribute) * w / total) for v, w in zip(values, weights)]
+    return pieces + missing_piece(attribute)
+
+
+def integer_weight(attribute: Attribute, value: int) -> Fraction:
+    """The weight of a bin lies evenly on its integers: edges[i], ..., edges[i + 1] - 1."""
+    if attribute.histogram is None:
+        return Fraction(1)
+    edges, weights = attribute.histogram.edges, attribute.histogram.weights
+    for low, high, weight in zip(edges, edges[1:], weights):
+        if low <= value < high:
+            return weight / (high - low)
+    raise ValueError(f"{value} lies in no bin")
+
+
+def real_pieces(attribute: Attribute, points: list[Fraction]) -> list[Piece]:
+    """The points, the open intervals between them, and the missing value if it is declared."""
+    pieces = []
+    for i, point in enumerate(points):
+        # A point has no length, unless the domain is nothing but this point.
+        pieces.append(Piece(point, present(attribute) if attribute.low == attribute.high else ZERO))
+        if i + 1 < len(points):
+            low, high = point, points[i + 1]
+            pieces.append(Piece((low + high) / 2, present(attribute) * interval_share(attribute, low, high), low, high))
+    return pieces + missing_piece(attribute)
+
+
+def interval_share(attribute: Attribute, low: Fraction, high: Fraction) -> Fraction:
+    """The share of a real attribute's present mass that lies between low and high."""
+    if attribute.histogram is None:
+        return (high - low) / (attribute.high - attribute.low)
+    edges, weights = attribute.histogram.edges, attribute.histogram.weights
+    share = ZERO
+    for left, right, weight in zip(edges, edges[1:], weights):
+        overlap = min(high, right) - max(low, left)
+        if overlap > 0:
+            share += weight * overlap / (right - left)
+    return share / sum(weights)
+
+
+def present(attribute: Attribute) -> Fraction:
+    return 1 - attribute.missing if attribute.missing is not None else Fraction(1)
+
+
+def missing_piece(attribute: Attribute) -> list[Piece]:
+    return [Piece(MISSING, attribute.missing)] if attribute.missing is not None else []
+
+
+def check_value(attribute: Attribute, value: Value) -> None:
+    """Refuse a value that is not in the attribute's domain."""
+    if value is MISSING:
+        inside = attribute.missing is not None
+    elif attribute.kind in ("real", "integer"):
+        inside = attribute.low <= value <= attribute.high and (attribute.kind == "real" or value == int(value))
+    else:
+        inside = value in attribute.values
+    if not inside:
+        raise ValueError(f"{value!r} is not a value of '{attribute.name}'")
+
+
+def float32(number: float) -> float:
+    """The nearest float32, ties to even, infinite beyond its range: the C cast that the libraries apply."""
+    try:
+        nearest: float = struct.unpack("<f", struct.pack("<f", number))[0]
+        return nearest
+    except OverflowError:
+        return inf if number > 0 else -inf
