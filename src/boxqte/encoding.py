@@ -239,7 +239,7 @@ def _transformed_categories(part: _Part) -> npt.NDArray[np.float64]:
 def _widths(encoder: Any, where: str) -> list[int]:
     """How many model columns each of an encoder's columns feeds."""
     if not hasattr(encoder, "categories_"):
-        raise ModelError(f"{where}: {type(encoder).__name__} is not fitted")
+        raise ModelError(f"{where}: not fitted")
     categories = encoder.categories_
     if type(encoder).__name__ == "OrdinalEncoder":
         return [1] * len(categories)
@@ -255,7 +255,7 @@ def _names_in(transformer: Any, columns: Sequence[str] | None, where: str) -> li
     transformer = _unwrapped(transformer)
     if not hasattr(transformer, "n_features_in_"):
         if kind_of(transformer) in ("columns", "encoder"):
-            raise ModelError(f"{where}: {type(transformer).__name__} is not fitted")
+            raise ModelError(f"{where}: not fitted")
         raise ModelError(f"{where}: {_described(transformer)} has no exact counterpart here; accepted are {ACCEPTED}")
     n = int(transformer.n_features_in_)
     fitted = [str(name) for name in getattr(transformer, "feature_names_in_", ())]

@@ -41,26 +41,30 @@ def recognises(source: object) -> bool:
 def load(source: Any, *, allow_pickle: bool) -> ImportedModel:
     """Read a live estimator or pipeline, or a file that holds one."""
     if not isinstance(source, Path):
-        return _import(source, type(source).__name__)
+        return _import(source)
     read = read_skops if looks_like_skops(source) else read_pickle
-    return _import(read(source, allow_pickle=allow_pickle), str(source))
+    model = read(source, allow_pickle=allow_pickle)
+    try:
+        return replace(_import(model), source=str(source))
+    except ModelError as error:
+        raise ModelError(f"{source}: {error}") from error
 
 
-def _import(model: Any, where: str) -> ImportedModel:
+def _import(model: Any) -> ImportedModel:
     cls = type(model)
     try:
         if cls.__module__.partition(".")[0] in OTHER_LIBRARIES:
-            return replace(load_model(model), source=where)
+            return load_model(model)
         if cls.__name__ in READERS and cls.__module__.startswith("sklearn."):
-            return READERS[cls.__name__](model, where)
+            return READERS[cls.__name__](model, cls.__name__)
     except ModelError:
         raise
     except Exception as error:
         # An object from a pickle can have any attribute missing or of any type; what its library makes of that is
         # beyond listing.
-        raise ModelError(f"{where}: malformed {cls.__name__}: {one_line(error)}") from error
+        raise ModelError(f"{cls.__name__}: malformed ({one_line(error)})") from error
     accepted = ", ".join(READERS)
-    raise ModelError(f"{where}: {cls.__module__}.{cls.__qualname__} is not read; accepted are exactly {accepted}")
+    raise ModelError(f"{cls.__module__}.{cls.__qualname__} is not read; accepted are exactly {accepted}")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -124,9 +128,8 @@ def _nodes(
     """The checked node and value arrays of a `sklearn.tree._tree.Tree`, and which nodes are leaves."""
     if type(tree).__name__ != "Tree" or not type(tree).__module__.startswith("sklearn."):
         raise ModelError(f"{where}: expected sklearn.tree._tree.Tree, found {type(tree).__qualname__}")
-    # A pickle sets the two independently, and the arrays are views on `capacity` nodes: more would read past them.
-    count = integer(tree.node_count, f"{where}.node_count", 1, max(1, int(tree.capacity)))
-    if tree.capacity < 1:
+    count = int(tree.node_count)
+    if count < 1:
         raise ModelError(f"{where}: has no nodes")
     state = tree.__getstate__()
     nodes, value = state["nodes"], state["values"]
@@ -216,6 +219,7 @@ def _read_hist_boosting(model: Any, where: str) -> ImportedModel:
     loss = type(model._loss).__name__
     if loss not in ("HalfBinomialLoss", "HalfMultinomialLoss"):
         raise ModelError(f"{where}._loss: {loss} is not read; accepted is log_loss")
+    integer(model.n_trees_per_iteration_, f"{where}.n_trees_per_iteration_", n_outputs, n_outputs)
     order, categories = _column_order(model, len(names), where)
     known = _known_codes(model, order, categories, where)
     builder = EnsembleBuilder()
@@ -249,6 +253,9 @@ def _column_order(model: Any, n_features: int, where: str) -> tuple[npt.NDArray[
     if sorted(order.tolist()) != list(range(n_features)):
         raise ModelError(f"{where}._preprocessor: does not read each of {n_features} columns once")
     encoder, here = model._preprocessor.named_transformers_["encoder"], f"{where}._preprocessor.encoder"
+    if encoder.handle_unknown != "use_encoded_value" or not np.isnan(encoder.unknown_value):
+        raise ModelError(f"{here}.handle_unknown: expected that unknown categories are missing, "
+                         f"found {shown(encoder.handle_unknown)}")  # fmt: skip
     encoded = from_transformer(encoder, where=here)
     categories: dict[int, tuple[Any, ...]] = {}
     for feature, column in zip(order.tolist(), encoded):
@@ -348,7 +355,7 @@ READERS: dict[str, Callable[[Any, str], ImportedModel]] = {
 
 def _fitted(model: Any, attribute: str, where: str) -> Any:
     if not hasattr(model, attribute):
-        raise ModelError(f"{where}: {type(model).__name__} is not fitted")
+        raise ModelError(f"{where}: not fitted")
     return getattr(model, attribute)
 
 

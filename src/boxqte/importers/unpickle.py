@@ -96,7 +96,7 @@ def read_pickle(path: Path, *, allow_pickle: bool) -> Any:
 
 
 def _checked(unpickler: Any) -> Any:
-    """joblib's unpickler, less what ends the whole process: numpy takes over any state of an array, and then crashes."""
+    """joblib's unpickler, less what ends the process: numpy takes over any state of an array, and then crashes."""
 
     class Checked(unpickler):  # type: ignore[misc]
         dispatch = unpickler.dispatch.copy()
@@ -120,20 +120,22 @@ def _checked(unpickler: Any) -> Any:
 
 def _check_dtype_state(dtype: np.dtype[Any], state: Any) -> None:
     """Refuse a state that numpy itself would not write for a dtype of this kind."""
-    _, order, _, names, fields, itemsize, *_ = state
+    _, order, block, names, fields, itemsize, _, flags, *_ = state
+    formats: tuple[Any, ...] = ()
+    expected: Any
     if dtype.kind in "mM":
         unit, count, *_ = state[8][1]
         expected = np.dtype(f"{dtype.kind}8[{count}{unit.decode()}]").newbyteorder(order)
-    elif names is None:
-        expected = dtype.newbyteorder(order)
-    else:
+    elif block is not None:
+        formats, expected = block[:1], np.dtype(block)
+    elif names is not None:
         formats, offsets = zip(*(fields[name] for name in names))
-        if not all(isinstance(format, np.dtype) for format in formats):  # a dtype is also equal to its own name
-            raise pickle.UnpicklingError("a field's format is not a dtype")
         layout: Any = {"names": names, "formats": formats, "offsets": offsets, "itemsize": itemsize}
-        expected = np.dtype(layout, align=bool(state[7] & ALIGNED_STRUCT))
-    written: Any = expected.__reduce__()
-    if written[2] != state:
+        expected = np.dtype(layout, align=bool(flags & ALIGNED_STRUCT))
+    else:
+        expected = dtype.newbyteorder(order)
+    # Comparing is not enough: a dtype is also equal to its own name.
+    if expected.__reduce__()[2] != state or not all(isinstance(format, np.dtype) for format in formats):
         raise pickle.UnpicklingError(f"not a state of dtype {dtype}")
 
 

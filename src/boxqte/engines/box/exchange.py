@@ -44,7 +44,7 @@ class Axes(NamedTuple):
     mass: npt.NDArray[np.float64]
     """axis x cell"""
     chain: npt.NDArray[np.bool_]
-    """whether the axis's cuts are nested, so that one restriction settles all the others"""
+    """whether every cut of the axis is a prefix of its cells, so that one restriction settles all the others"""
 
 
 class Stack(NamedTuple):

@@ -19,7 +19,7 @@ from boxqte.engines.box.records import Arena, Cuts
 if TYPE_CHECKING:
     from boxqte.engines.box.exchange import Axes, Rules, Stack
 
-FAIR, UNFAIR, LOW, AMBIGUOUS = 0, 1, 2, 3
+FAIR, UNFAIR, LOW, AMBIGUOUS, FUZZY = 0, 1, 2, 3, 4
 
 
 class Scratch(NamedTuple):
@@ -33,7 +33,8 @@ class Scratch(NamedTuple):
     best: npt.NDArray[np.int32]
     part_axes: npt.NDArray[np.uint64]
     """component x word; component 0 is the vector part"""
-    part_cuts: npt.NDArray[np.uint64]
+    active: npt.NDArray[np.uint64]
+    """the cuts that some residual tree tests"""
     part_cells: npt.NDArray[np.float64]
     part_side: npt.NDArray[np.int8]
     """1: the scalar goes into list A, 2: into list B"""
@@ -42,15 +43,23 @@ class Scratch(NamedTuple):
     group_cell: npt.NDArray[np.int32]
     """axis x group: one of its cells"""
     group_mass: npt.NDArray[np.float64]
+    group_at: npt.NDArray[np.int32]
+    """cut of a chain axis -> how many groups it sends to `yes`"""
+    first: npt.NDArray[np.int32]
+    last: npt.NDArray[np.int32]
+    """axis -> the range of groups of the block being filled"""
     now: npt.NDArray[np.int32]
     """axis -> the cell of the current grid point"""
     list_axis: npt.NDArray[np.int32]
     stride: npt.NDArray[np.int64]
+    size: npt.NDArray[np.int64]
     odometer: npt.NDArray[np.int32]
     done: npt.NDArray[np.bool_]
     trees: npt.NDArray[np.uint32]
     same: npt.NDArray[np.uint32]
     own: npt.NDArray[np.int32]
+    own_stride: npt.NDArray[np.int64]
+    free: npt.NDArray[np.int32]
     scope: npt.NDArray[np.int64]
     grid: npt.NDArray[np.int64]
     """class x cell"""
@@ -73,23 +82,6 @@ def popcount(word: np.uint64) -> int:
 
 
 @kernel
-def _count_bits(words: npt.NDArray[np.uint64], low: int, high: int) -> int:
-    """How many of the bits low..high-1 are set."""
-    total = 0
-    at = low
-    while at < high:
-        w = at >> 6
-        stop = min(high, (w + 1) << 6)
-        word = words[w] >> np.uint64(at & 63)
-        width = stop - at
-        if width < 64:
-            word &= (np.uint64(1) << np.uint64(width)) - np.uint64(1)
-        total += popcount(word)
-        at = stop
-    return total
-
-
-@kernel
 def _overlap(a: npt.NDArray[np.uint64], b: npt.NDArray[np.uint64]) -> bool:
     for w in range(len(a)):
         if a[w] & b[w]:
@@ -98,10 +90,15 @@ def _overlap(a: npt.NDArray[np.uint64], b: npt.NDArray[np.uint64]) -> bool:
 
 
 @kernel
-def _split_into_parts(arena: Arena, stack: Stack, f: int, s: Scratch) -> None:
-    """Connected components of the residual trees under 'share an axis'; component 0 holds all sensitive-dependent ones."""
-    tree_axes, tree_cuts, part_axes, part_cuts = arena.axes, arena.cuts, s.part_axes, s.part_cuts
+def _split_into_parts(arena: Arena, stack: Stack, f: int, s: Scratch) -> int:
+    """Connected components of the residual trees under 'share an axis'; component 0 holds all sensitive-dependent ones.
+
+    Also the union of all cuts: an axis belongs to one component, so its active cuts are that component's.
+    """
+    tree_axes, tree_cuts, part_axes, active = arena.axes, arena.cuts, s.part_axes, s.active
     n_words, n_cut_words = tree_axes.shape[1], tree_cuts.shape[1]
+    for w in range(n_cut_words):
+        active[w] = 0
     for w in range(n_words):
         part_axes[0, w] = 0
     for r in range(stack.n_rows[f]):
@@ -109,18 +106,24 @@ def _split_into_parts(arena: Arena, stack: Stack, f: int, s: Scratch) -> None:
             tree = stack.rows[f, r, c]
             for w in range(n_words):
                 part_axes[0, w] |= tree_axes[tree, w]
+            for w in range(n_cut_words):
+                active[w] |= tree_cuts[tree, w]
     n = 1
     for t in range(stack.n_common[f]):
         tree = stack.common[f, t]
+        for w in range(n_cut_words):
+            active[w] |= tree_cuts[tree, w]
         target = -1
         k = 0
         while k < n:
-            shared = False
+            shared = np.uint64(0)
             for w in range(n_words):
-                shared |= (part_axes[k, w] & tree_axes[tree, w]) != 0
+                shared |= part_axes[k, w] & tree_axes[tree, w]
             if shared:
                 if target < 0:
                     target = k
+                    for w in range(n_words):
+                        part_axes[k, w] |= tree_axes[tree, w]
                 else:  # the tree connects two components
                     n -= 1
                     for w in range(n_words):
@@ -129,60 +132,49 @@ def _split_into_parts(arena: Arena, stack: Stack, f: int, s: Scratch) -> None:
                     continue
             k += 1
         if target < 0:
-            target = n
+            for w in range(n_words):
+                part_axes[n, w] = tree_axes[tree, w]
             n += 1
-            for w in range(n_words):
-                part_axes[target, w] = 0
-        for w in range(n_words):
-            part_axes[target, w] |= tree_axes[tree, w]
-    for k in range(n):
-        for w in range(n_cut_words):
-            part_cuts[k, w] = 0
-    for r in range(stack.n_rows[f]):
-        for c in range(stack.n_classes[f]):
-            tree = stack.rows[f, r, c]
-            for w in range(n_cut_words):
-                part_cuts[0, w] |= tree_cuts[tree, w]
-    for t in range(stack.n_common[f]):
-        tree = stack.common[f, t]
-        for k in range(n):
-            shared = False
-            for w in range(n_words):
-                shared |= (part_axes[k, w] & tree_axes[tree, w]) != 0
-            if shared:
-                for w in range(n_cut_words):
-                    part_cuts[k, w] |= tree_cuts[tree, w]
-                break
-    s.n_parts[0] = n
+    return n
 
 
 @kernel
-def _n_groups(axes: Axes, cuts: Cuts, stack: Stack, f: int, words: npt.NDArray[np.uint64], axis: int) -> int:
-    """An upper bound on the groups of cells that the cuts tell apart on the axis; exact on a chain."""
-    active = _count_bits(words, cuts.start[axis], cuts.start[axis + 1])
-    if axes.chain[axis]:
-        return active + 1
-    cells = 0
-    for w in range(stack.domain.shape[2]):
-        cells += popcount(stack.domain[f, axis, w])
-    return min(cells, 1 << min(active, 30))
+def _count_bits(words: npt.NDArray[np.uint64], low: int, high: int) -> int:
+    """How many of the bits low..high-1 are set."""
+    total = 0
+    while low < high:
+        w = low >> 6
+        stop = min(high, (w + 1) << 6)
+        word = words[w] >> np.uint64(low & 63)
+        if stop - low < 64:
+            word &= (np.uint64(1) << np.uint64(stop - low)) - np.uint64(1)
+        total += popcount(word)
+        low = stop
+    return total
 
 
 @kernel
 def finish_cost(arena: Arena, axes: Axes, cuts: Cuts, stack: Stack, f: int, s: Scratch) -> float:
     """cells(A) + 4 cells(B) of the best greedy division of the scalars; leaves the division in the scratch."""
-    _split_into_parts(arena, stack, f, s)
-    n = s.n_parts[0]
+    active, start, chain, domain = s.active, cuts.start, axes.chain, stack.domain
+    n = _split_into_parts(arena, stack, f, s)
+    s.n_parts[0] = n
     for k in range(n):
         cells = 1.0
         for w in range(s.part_axes.shape[1]):
             word = s.part_axes[k, w]
-            a = w << 6
             while word:
-                if word & np.uint64(1):
-                    cells *= _n_groups(axes, cuts, stack, f, s.part_cuts[k], a)
-                word >>= np.uint64(1)
-                a += 1
+                lowest = word & (~word + np.uint64(1))
+                word ^= lowest
+                axis = (w << 6) + popcount(lowest - np.uint64(1))
+                n_active = _count_bits(active, start[axis], start[axis + 1])
+                if chain[axis]:
+                    cells *= n_active + 1
+                else:  # an upper bound: how many groups sets tell apart is counted only when the box is finished
+                    held = 0
+                    for v in range(domain.shape[2]):
+                        held += popcount(domain[f, axis, v])
+                    cells *= min(held, 1 << min(n_active, 30))
         s.part_cells[k] = cells
         s.part_side[k] = 0
     in_a = s.part_cells[0]
@@ -202,8 +194,8 @@ def finish_cost(arena: Arena, axes: Axes, cuts: Cuts, stack: Stack, f: int, s: S
 
 
 @kernel
-def _group_axis(axes: Axes, cuts: Cuts, stack: Stack, f: int, words: npt.NDArray[np.uint64], axis: int, s: Scratch) -> None:
-    """Collect the box's cells on the axis into groups that the part's cuts do not tell apart."""
+def _group_axis(axes: Axes, cuts: Cuts, stack: Stack, f: int, axis: int, s: Scratch) -> None:
+    """Collect the box's cells on the axis into groups that the active cuts do not tell apart."""
     n = 0
     for c in range(axes.n_cells[axis]):
         if not (stack.domain[f, axis, c >> 6] >> np.uint64(c & 63)) & np.uint64(1):
@@ -214,7 +206,7 @@ def _group_axis(axes: Axes, cuts: Cuts, stack: Stack, f: int, words: npt.NDArray
             rep = s.group_cell[axis, g]
             same = True
             for k in range(cuts.start[axis], cuts.start[axis + 1]):
-                if (words[k >> 6] >> np.uint64(k & 63)) & np.uint64(1):
+                if (s.active[k >> 6] >> np.uint64(k & 63)) & np.uint64(1):
                     one = cuts.mask[k, c >> 6] >> np.uint64(c & 63)
                     two = cuts.mask[k, rep >> 6] >> np.uint64(rep & 63)
                     if (one ^ two) & np.uint64(1):
@@ -230,26 +222,77 @@ def _group_axis(axes: Axes, cuts: Cuts, stack: Stack, f: int, words: npt.NDArray
         else:
             s.group_mass[axis, found] += axes.mass[axis, c]
     s.group_n[axis] = n
+    if axes.chain[axis]:
+        for k in range(cuts.start[axis], cuts.start[axis + 1]):
+            at = 0
+            while at < n and s.group_cell[axis, at] < cuts.prefix[k]:
+                at += 1
+            s.group_at[k] = at
 
 
 @kernel
-def _value_at(
+def _fill(
     record: npt.NDArray[np.void],
-    cut_axis: npt.NDArray[np.int32],
-    mask: npt.NDArray[np.uint64],
+    cuts: Cuts,
+    chain: npt.NDArray[np.bool_],
+    group_at: npt.NDArray[np.int32],
     tree: np.uint32,
     now: npt.NDArray[np.int32],
-) -> np.int64:
-    """The residual tree's value at the grid point whose cells are `now`."""
+    first: npt.NDArray[np.int32],
+    last: npt.NDArray[np.int32],
+    own: npt.NDArray[np.int32],
+    own_stride: npt.NDArray[np.int64],
+    n_own: int,
+    at: int,
+    table: npt.NDArray[np.int64],
+) -> None:
+    """Add the tree to the block first..last of the table over its chain axes; other axes stand at the cell `now`."""
     cut = record[tree]["cut"]
-    while cut >= 0:
-        cell = now[cut_axis[cut]]
-        if (mask[cut, cell >> 6] >> np.uint64(cell & 63)) & np.uint64(1):
-            tree = record[tree]["yes"]
-        else:
-            tree = record[tree]["no"]
-        cut = record[tree]["cut"]
-    return record[tree]["min"]
+    if cut < 0:
+        _add_block(record[tree]["min"], first, last, own, own_stride, n_own, at, table)
+        return
+    axis = cuts.axis[cut]
+    yes, no = record[tree]["yes"], record[tree]["no"]
+    if not chain[axis]:
+        cell = now[axis]
+        side = yes if (cuts.mask[cut, cell >> 6] >> np.uint64(cell & 63)) & np.uint64(1) else no
+        _fill(record, cuts, chain, group_at, side, now, first, last, own, own_stride, n_own, at, table)
+        return
+    middle = group_at[cut]
+    low, high = first[axis], last[axis]
+    if low < middle:
+        last[axis] = min(high, middle)
+        _fill(record, cuts, chain, group_at, yes, now, first, last, own, own_stride, n_own, at, table)
+        last[axis] = high
+    if high > middle:
+        first[axis] = max(low, middle)
+        _fill(record, cuts, chain, group_at, no, now, first, last, own, own_stride, n_own, at, table)
+        first[axis] = low
+
+
+@kernel
+def _add_block(
+    value: np.int64,
+    first: npt.NDArray[np.int32],
+    last: npt.NDArray[np.int32],
+    own: npt.NDArray[np.int32],
+    own_stride: npt.NDArray[np.int64],
+    n_own: int,
+    at: int,
+    table: npt.NDArray[np.int64],
+) -> None:
+    """Add the value to every cell of the block; the last own axis has stride 1 or none."""
+    if n_own == 0:
+        table[at] += value
+        return
+    axis = own[0]
+    if n_own == 1:
+        step = own_stride[0]
+        for g in range(first[axis], last[axis]):
+            table[at + g * step] += value
+        return
+    for g in range(first[axis], last[axis]):
+        _add_block(value, first, last, own[1:], own_stride[1:], n_own - 1, at + g * own_stride[0], table)
 
 
 @kernel
@@ -268,11 +311,13 @@ def _lay_out(words: npt.NDArray[np.uint64], s: Scratch) -> int:
     for i in range(n - 1):
         if s.group_n[s.list_axis[i]] > s.group_n[s.list_axis[n - 1]]:
             s.list_axis[i], s.list_axis[n - 1] = s.list_axis[n - 1], s.list_axis[i]
+    for i in range(n):
+        s.size[i] = s.group_n[s.list_axis[i]]
     return n
 
 
 @kernel
-def _add_trees(arena: Arena, cuts: Cuts, s: Scratch, n_trees: int, n_axes: int, out: npt.NDArray[np.int64]) -> None:
+def _add_trees(arena: Arena, cuts: Cuts, chain: npt.NDArray[np.bool_], s: Scratch, n_trees: int, n_axes: int, out: npt.NDArray[np.int64]) -> None:
     """Add the trees s.trees[:n_trees] to the part's grid: first one table per scope, then broadcast into the grid."""
     for t in range(n_trees):
         s.done[t] = False
@@ -298,58 +343,80 @@ def _add_trees(arena: Arena, cuts: Cuts, s: Scratch, n_trees: int, n_axes: int, 
                 s.done[u] = True
                 s.same[n_same] = tree
                 n_same += 1
-        n_own = 0
+        n_own = 0  # chain axes of the scope, filled in blocks
+        n_free = 0  # its other axes, walked cell by cell
         for i in range(n_axes):
             if s.stride[i]:
-                s.own[n_own] = s.list_axis[i]
-                s.odometer[n_own] = 0
-                s.now[s.list_axis[i]] = s.group_cell[s.list_axis[i], 0]
-                n_own += 1
+                axis = s.list_axis[i]
+                if chain[axis]:
+                    s.own[n_own] = axis
+                    s.own_stride[n_own] = s.stride[i]
+                    s.first[axis] = 0
+                    s.last[axis] = s.group_n[axis]
+                    n_own += 1
+                else:
+                    s.free[n_free] = i
+                    s.odometer[i] = 0
+                    s.now[axis] = s.group_cell[axis, 0]
+                    n_free += 1
         for cell in range(size):
-            total = np.int64(0)
+            s.scope[cell] = 0
+        at = 0
+        while True:
             for u in range(n_same):
-                total += _value_at(arena.record, cuts.axis, cuts.mask, s.same[u], s.now)
-            s.scope[cell] = total
-            i = n_own - 1
-            while i >= 0:
-                a = s.own[i]
-                g = s.odometer[i] + 1
-                if g == s.group_n[a]:
-                    g = 0
-                s.odometer[i] = g
-                s.now[a] = s.group_cell[a, g]
-                if g > 0:
+                _fill(arena.record, cuts, chain, s.group_at, s.same[u], s.now, s.first, s.last, s.own, s.own_stride, n_own,
+                      at, s.scope)  # fmt: skip
+            j = n_free - 1
+            while j >= 0:
+                i = s.free[j]
+                axis = s.list_axis[i]
+                s.odometer[i] += 1
+                at += s.stride[i]
+                if s.odometer[i] < s.group_n[axis]:
+                    s.now[axis] = s.group_cell[axis, s.odometer[i]]
                     break
-                i -= 1
-        _broadcast(s, n_axes, out)
+                at -= s.stride[i] * s.group_n[axis]
+                s.odometer[i] = 0
+                s.now[axis] = s.group_cell[axis, 0]
+                j -= 1
+            if j < 0:
+                break
+        _broadcast(s.scope, s.stride, s.size, s.odometer, n_axes, out)
 
 
 @kernel
-def _broadcast(s: Scratch, n_axes: int, out: npt.NDArray[np.int64]) -> None:
+def _broadcast(
+    scope: npt.NDArray[np.int64],
+    stride: npt.NDArray[np.int64],
+    size: npt.NDArray[np.int64],
+    odometer: npt.NDArray[np.int32],
+    n_axes: int,
+    out: npt.NDArray[np.int64],
+) -> None:
     """out[grid point] += scope table at the point's coordinates in the scope."""
     for i in range(n_axes):
-        s.odometer[i] = 0
-    inner = s.group_n[s.list_axis[n_axes - 1]]
-    step = s.stride[n_axes - 1]
+        odometer[i] = 0
+    inner = size[n_axes - 1]
+    step = stride[n_axes - 1]
     at = 0
     source = np.int64(0)
     while True:
         if step == 1:
             for j in range(inner):
-                out[at + j] += s.scope[source + j]
+                out[at + j] += scope[source + j]
         else:
-            value = s.scope[source]
+            value = scope[source]
             for j in range(inner):
                 out[at + j] += value
         at += inner
         i = n_axes - 2
         while i >= 0:
-            s.odometer[i] += 1
-            source += s.stride[i]
-            if s.odometer[i] < s.group_n[s.list_axis[i]]:
+            odometer[i] += 1
+            source += stride[i]
+            if odometer[i] < size[i]:
                 break
-            source -= s.stride[i] * s.group_n[s.list_axis[i]]
-            s.odometer[i] = 0
+            source -= stride[i] * size[i]
+            odometer[i] = 0
             i -= 1
         if i < 0:
             return
@@ -372,24 +439,6 @@ def _grid_masses(s: Scratch, n_axes: int, out: npt.NDArray[np.float64]) -> int:
 
 
 @kernel
-def _sort_and_merge(value: npt.NDArray[np.int64], mass: npt.NDArray[np.float64], n: int) -> int:
-    """Sort the entries by value and add up the masses of equal values; how many are left."""
-    order = np.argsort(value[:n])
-    v = value[:n].copy()
-    m = mass[:n].copy()
-    kept = 0
-    for i in range(n):
-        j = order[i]
-        if kept > 0 and value[kept - 1] == v[j]:
-            mass[kept - 1] += m[j]
-        else:
-            value[kept] = v[j]
-            mass[kept] = m[j]
-            kept += 1
-    return kept
-
-
-@kernel
 def _trees_of_part(arena: Arena, stack: Stack, f: int, k: int, s: Scratch) -> int:
     n = 0
     for t in range(stack.n_common[f]):
@@ -401,8 +450,8 @@ def _trees_of_part(arena: Arena, stack: Stack, f: int, k: int, s: Scratch) -> in
 
 
 @kernel
-def _scalar_lists(arena: Arena, axes: Axes, cuts: Cuts, stack: Stack, f: int, s: Scratch, side: int) -> int:
-    """The distribution of the sum of all scalars on one side, as sorted (value, mass) entries in row side-1."""
+def _scalar_list(arena: Arena, cuts: Cuts, chain: npt.NDArray[np.bool_], stack: Stack, f: int, s: Scratch, side: int) -> int:
+    """The sum of all scalars on one side as (value, mass) entries in row side-1, in no order."""
     row = side - 1
     n = 1
     s.value[row, 0] = 0
@@ -415,23 +464,79 @@ def _scalar_lists(arena: Arena, axes: Axes, cuts: Cuts, stack: Stack, f: int, s:
         values = s.grid[0]
         for cell in range(size):
             values[cell] = 0
-        _add_trees(arena, cuts, s, _trees_of_part(arena, stack, f, k, s), n_axes, values)
-        size = _sort_and_merge(values, s.grid_mass, size)
-        at = 0
-        for i in range(n):
+        _add_trees(arena, cuts, chain, s, _trees_of_part(arena, stack, f, k, s), n_axes, values)
+        for i in range(n - 1, -1, -1):  # from the end, so that entries are read before they are overwritten
+            v, m = s.value[row, i], s.mass[row, i]
             for j in range(size):
-                s.value[2, at] = s.value[row, i] + values[j]
-                s.mass[2, at] = s.mass[row, i] * s.grid_mass[j]
-                at += 1
-        n = _sort_and_merge(s.value[2], s.mass[2], at) if n > 1 and size > 1 else at
-        for i in range(n):
-            s.value[row, i] = s.value[2, i]
-            s.mass[row, i] = s.mass[2, i]
+                s.value[row, i * size + j] = v + values[j]
+                s.mass[row, i * size + j] = m * s.grid_mass[j]
+        n *= size
     return n
 
 
 @kernel
-def _vector_part(arena: Arena, cuts: Cuts, stack: Stack, f: int, s: Scratch) -> int:
+def _sort(s: Scratch, n: int) -> int:
+    """Sort list B by value: count into buckets of equal width, then insertion inside each; the buckets' width in bits.
+
+    s.bucket[k] is then the first entry whose value is not below bucket k.
+    """
+    value, mass, bucket = s.value[1], s.mass[1], s.bucket
+    low = value[0]
+    high = value[0]
+    for i in range(1, n):
+        low = min(low, value[i])
+        high = max(high, value[i])
+    n_buckets = 8
+    while n_buckets < 2 * n:
+        n_buckets *= 2
+    n_buckets = min(n_buckets, len(bucket) - 2)
+    shift = 0
+    while (high - low) >> shift >= n_buckets:
+        shift += 1
+    top = (high - low) >> shift
+    for k in range(top + 2):
+        bucket[k] = 0
+    for i in range(n):
+        bucket[((value[i] - low) >> shift) + 1] += 1
+        s.value[2, i] = value[i]
+        s.mass[2, i] = mass[i]
+    for k in range(1, top + 2):
+        bucket[k] += bucket[k - 1]
+    for i in range(n):
+        v, m = s.value[2, i], s.mass[2, i]
+        k = (v - low) >> shift
+        at = bucket[k]
+        bucket[k] += 1
+        value[at] = v
+        mass[at] = m
+    for k in range(top, -1, -1):  # each entry advanced its bucket's start to its end
+        bucket[k + 1] = bucket[k]
+    bucket[0] = 0
+    for k in range(top + 1):
+        first, stop = bucket[k], bucket[k + 1]
+        if stop - first > 24:  # values crowd together: insertion would be quadratic
+            order = np.argsort(value[first:stop])
+            for i in range(first, stop):
+                s.value[2, i] = value[i]
+                s.mass[2, i] = mass[i]
+            for i in range(first, stop):
+                value[i] = s.value[2, first + order[i - first]]
+                mass[i] = s.mass[2, first + order[i - first]]
+            continue
+        for i in range(first + 1, stop):
+            v, m = value[i], mass[i]
+            j = i - 1
+            while j >= first and value[j] > v:
+                value[j + 1] = value[j]
+                mass[j + 1] = mass[j]
+                j -= 1
+            value[j + 1] = v
+            mass[j + 1] = m
+    return shift
+
+
+@kernel
+def _vector_part(arena: Arena, cuts: Cuts, chain: npt.NDArray[np.bool_], stack: Stack, f: int, s: Scratch) -> int:
     """Margins of the vector part (offsets included) into s.grid, one row a class; how many cells."""
     n = stack.n_classes[f]
     n_axes = _lay_out(s.part_axes[0], s)
@@ -443,7 +548,7 @@ def _vector_part(arena: Arena, cuts: Cuts, stack: Stack, f: int, s: Scratch) -> 
         return size
     for cell in range(size):
         s.extreme[0, cell] = 0
-    _add_trees(arena, cuts, s, _trees_of_part(arena, stack, f, 0, s), n_axes, s.extreme[0])
+    _add_trees(arena, cuts, chain, s, _trees_of_part(arena, stack, f, 0, s), n_axes, s.extreme[0])
     for c in range(n):
         count = 0
         for r in range(stack.n_rows[f]):
@@ -454,7 +559,7 @@ def _vector_part(arena: Arena, cuts: Cuts, stack: Stack, f: int, s: Scratch) -> 
             else:
                 for cell in range(size):
                     s.grid[c, cell] += arena.record[tree]["min"]
-        _add_trees(arena, cuts, s, count, n_axes, s.grid[c])
+        _add_trees(arena, cuts, chain, s, count, n_axes, s.grid[c])
         for cell in range(size):
             s.grid[c, cell] += s.extreme[0, cell]
     return size
@@ -467,22 +572,144 @@ def _rank(value: npt.NDArray[np.int64], n: int, bucket: npt.NDArray[np.int32], s
         return 0
     if limit >= value[n - 1]:
         return n
-    i = bucket[(limit - value[0]) >> shift]
-    while value[i] <= limit:
-        i += 1
-    return i
+    k = (limit - value[0]) >> shift
+    first, stop = bucket[k], bucket[k + 1]
+    while stop - first > 8:
+        middle = (first + stop) >> 1
+        if value[middle] <= limit:
+            first = middle + 1
+        else:
+            stop = middle
+    while first < stop and value[first] <= limit:
+        first += 1
+    return first
 
 
 @kernel
-def _near(value: npt.NDArray[np.int64], n: int, prefix: npt.NDArray[np.float64], at: int, limit: np.int64, band: int) -> float:
+def _near(value: npt.NDArray[np.int64], n: int, prefix: npt.NDArray[np.float64], bucket: npt.NDArray[np.int32], shift: int,
+          at: int, limit: np.int64, band: int) -> float:  # fmt: skip
     """The mass of the entries within `band` of the limit; `at` is the limit's rank."""
-    high = at
-    while high < n and value[high] <= limit + band:
-        high += 1
-    low = at
-    while low > 0 and value[low - 1] >= limit - band:
-        low -= 1
-    return prefix[high] - prefix[low]
+    if (at == n or value[at] > limit + band) and (at == 0 or value[at - 1] < limit - band):
+        return 0.0
+    return prefix[_rank(value, n, bucket, shift, limit + band)] - prefix[_rank(value, n, bucket, shift, limit - band - 1)]
+
+
+@kernel
+def _count_signs(
+    a_value: npt.NDArray[np.int64],
+    a_mass: npt.NDArray[np.float64],
+    n_a: int,
+    least: npt.NDArray[np.int64],
+    most: npt.NDArray[np.int64],
+    cell_mass: npt.NDArray[np.float64],
+    n_cells: int,
+    b: npt.NDArray[np.int64],
+    n_b: int,
+    prefix: npt.NDArray[np.float64],
+    bucket: npt.NDArray[np.int32],
+    shift: int,
+    neg: int,
+    band: int,
+    fuzz: int,
+    out: npt.NDArray[np.float64],
+) -> None:
+    """Unfair where the smallest margin is at most neg and the largest above it: a difference of two ranks in B."""
+    unfair = 0.0
+    near = 0.0
+    fuzzy = 0.0
+    everything = 0.0
+    for i in range(n_a):
+        part = 0.0
+        whole = 0.0
+        limit = neg - a_value[i]
+        for cell in range(n_cells):
+            w = cell_mass[cell]
+            whole += w
+            low, high = limit - least[cell], limit - most[cell]
+            if low == high:
+                continue
+            at_low = _rank(b, n_b, bucket, shift, low)
+            at_high = _rank(b, n_b, bucket, shift, high)
+            part += w * (prefix[at_low] - prefix[at_high])
+            near += w * a_mass[i] * (_near(b, n_b, prefix, bucket, shift, at_low, low, band)
+                                     + _near(b, n_b, prefix, bucket, shift, at_high, high, band))  # fmt: skip
+            if fuzz > 0:
+                fuzzy += (_near(b, n_b, prefix, bucket, shift, at_low, low, fuzz)
+                          + _near(b, n_b, prefix, bucket, shift, at_high, high, fuzz))  # fmt: skip
+        unfair += a_mass[i] * part
+        everything += a_mass[i] * whole
+    out[FAIR], out[UNFAIR], out[LOW], out[AMBIGUOUS], out[FUZZY] = everything, unfair, 0.0, near, fuzzy
+
+
+@kernel
+def _count_confident(
+    a_value: npt.NDArray[np.int64],
+    a_mass: npt.NDArray[np.float64],
+    n_a: int,
+    least: npt.NDArray[np.int64],
+    most: npt.NDArray[np.int64],
+    margins: npt.NDArray[np.int64],
+    class_mass: npt.NDArray[np.float64],
+    n: int,
+    cell_mass: npt.NDArray[np.float64],
+    n_cells: int,
+    b: npt.NDArray[np.int64],
+    n_b: int,
+    prefix: npt.NDArray[np.float64],
+    bucket: npt.NDArray[np.int32],
+    shift: int,
+    pos: int,
+    neg: int,
+    conf_pos: int,
+    conf_neg: int,
+    band: int,
+    fuzz: int,
+    out: npt.NDArray[np.float64],
+) -> None:
+    """Each class on its own: confident from its own margin, unfair if some class of the cell has the other sign."""
+    unfair = 0.0
+    low = 0.0
+    near = 0.0
+    fuzzy = 0.0
+    everything = 0.0
+    for i in range(n_a):
+        part = 0.0
+        unsure = 0.0
+        whole = 0.0
+        a = a_value[i]
+        for cell in range(n_cells):
+            w = cell_mass[cell]
+            whole += w
+            neg_limit, pos_limit = neg - a - least[cell], pos - 1 - a - most[cell]
+            some_neg = _rank(b, n_b, bucket, shift, neg_limit)
+            no_pos = _rank(b, n_b, bucket, shift, pos_limit)
+            edge = 0.0
+            tight = 0.0
+            if least[cell] != most[cell]:
+                edge = (_near(b, n_b, prefix, bucket, shift, some_neg, neg_limit, band)
+                        + _near(b, n_b, prefix, bucket, shift, no_pos, pos_limit, band))  # fmt: skip
+                if fuzz > 0:
+                    tight = (_near(b, n_b, prefix, bucket, shift, some_neg, neg_limit, fuzz)
+                             + _near(b, n_b, prefix, bucket, shift, no_pos, pos_limit, fuzz))  # fmt: skip
+            for c in range(n):
+                v = margins[c, cell] + a
+                below_pos = _rank(b, n_b, bucket, shift, conf_pos - 1 - v)
+                in_neg = _rank(b, n_b, bucket, shift, conf_neg - v)
+                share = w * class_mass[c]
+                unsure += share * (prefix[below_pos] - prefix[in_neg])
+                if some_neg > below_pos:
+                    part += share * (prefix[some_neg] - prefix[below_pos])
+                if in_neg > no_pos:
+                    part += share * (prefix[in_neg] - prefix[no_pos])
+                near += share * a_mass[i] * (edge + _near(b, n_b, prefix, bucket, shift, below_pos, conf_pos - 1 - v, band)
+                                             + _near(b, n_b, prefix, bucket, shift, in_neg, conf_neg - v, band))  # fmt: skip
+                if fuzz > 0:
+                    fuzzy += (tight + _near(b, n_b, prefix, bucket, shift, below_pos, conf_pos - 1 - v, fuzz)
+                              + _near(b, n_b, prefix, bucket, shift, in_neg, conf_neg - v, fuzz))  # fmt: skip
+        unfair += a_mass[i] * part
+        low += a_mass[i] * unsure
+        everything += a_mass[i] * whole
+    out[FAIR], out[UNFAIR], out[LOW], out[AMBIGUOUS], out[FUZZY] = everything, unfair, low, near, fuzzy
 
 
 @kernel
@@ -494,15 +721,15 @@ def finish(arena: Arena, axes: Axes, cuts: Cuts, rules: Rules, stack: Stack, f: 
     """
     outside = 1.0
     for a in range(stack.axis_mass.shape[1]):
-        part = -1
+        inside = False
         for k in range(s.n_parts[0]):
-            if (s.part_axes[k, a >> 6] >> np.uint64(a & 63)) & np.uint64(1):
-                part = k
-        if part < 0:
-            outside *= stack.axis_mass[f, a]
+            inside |= ((s.part_axes[k, a >> 6] >> np.uint64(a & 63)) & np.uint64(1)) != 0
+        if inside:
+            _group_axis(axes, cuts, stack, f, a, s)
         else:
-            _group_axis(axes, cuts, stack, f, s.part_cuts[part], a, s)
-    n_b = _scalar_lists(arena, axes, cuts, stack, f, s, 2)
+            outside *= stack.axis_mass[f, a]
+    n_b = _scalar_list(arena, cuts, axes.chain, stack, f, s, 2)
+    shift = _sort(s, n_b)
     b = s.value[1]
     total = 0.0
     lost = 0.0  # Neumaier: keeps the prefix sums to one rounding each
@@ -514,17 +741,8 @@ def finish(arena: Arena, axes: Axes, cuts: Cuts, rules: Rules, stack: Stack, f: 
         total = t
         s.prefix[i + 1] = total + lost
     total = s.prefix[n_b]
-    shift = 0
-    while (b[n_b - 1] - b[0]) >> shift >= len(s.bucket) - 1:
-        shift += 1
-    i = 0
-    for k in range(((b[n_b - 1] - b[0]) >> shift) + 1):
-        while i < n_b and (b[i] - b[0]) >> shift < k:
-            i += 1
-        s.bucket[k] = i
-    n_a = _scalar_lists(arena, axes, cuts, stack, f, s, 1)
-    a_value = s.value[0]
-    n_cells = _vector_part(arena, cuts, stack, f, s)
+    n_a = _scalar_list(arena, cuts, axes.chain, stack, f, s, 1)
+    n_cells = _vector_part(arena, cuts, axes.chain, stack, f, s)
     n = stack.n_classes[f]
     for cell in range(n_cells):
         least = s.grid[0, cell]
@@ -534,64 +752,17 @@ def finish(arena: Arena, axes: Axes, cuts: Cuts, rules: Rules, stack: Stack, f: 
             most = max(most, s.grid[c, cell])
         s.extreme[0, cell] = least
         s.extreme[1, cell] = most
-    prefix = s.prefix
-    unfair = 0.0
-    low = 0.0
-    near = 0.0
-    fuzzy = 0.0
-    everything = 0.0
-    for i in range(n_a):
-        sum_unfair = 0.0
-        sum_low = 0.0
-        sum_all = 0.0
-        for cell in range(n_cells):
-            w = s.grid_mass[cell]
-            sum_all += w
-            least = s.extreme[0, cell] + a_value[i]
-            most = s.extreme[1, cell] + a_value[i]
-            if rules.simple:
-                if least == most:
-                    continue
-                at_least = _rank(b, n_b, s.bucket, shift, rules.neg - least)
-                at_most = _rank(b, n_b, s.bucket, shift, rules.neg - most)
-                sum_unfair += w * (prefix[at_least] - prefix[at_most])
-                near += w * s.mass[0, i] * (_near(b, n_b, prefix, at_least, rules.neg - least, rules.band)
-                                            + _near(b, n_b, prefix, at_most, rules.neg - most, rules.band))  # fmt: skip
-                if rules.fuzz > 0:
-                    fuzzy += (_near(b, n_b, prefix, at_least, rules.neg - least, rules.fuzz)
-                              + _near(b, n_b, prefix, at_most, rules.neg - most, rules.fuzz))  # fmt: skip
-                continue
-            some_neg = _rank(b, n_b, s.bucket, shift, rules.neg - least)
-            no_pos = _rank(b, n_b, s.bucket, shift, rules.pos - 1 - most)
-            edge = 0.0
-            tight = 0.0
-            if least != most:
-                edge = (_near(b, n_b, prefix, some_neg, rules.neg - least, rules.band)
-                        + _near(b, n_b, prefix, no_pos, rules.pos - 1 - most, rules.band))  # fmt: skip
-                if rules.fuzz > 0:
-                    tight = (_near(b, n_b, prefix, some_neg, rules.neg - least, rules.fuzz)
-                             + _near(b, n_b, prefix, no_pos, rules.pos - 1 - most, rules.fuzz))  # fmt: skip
-            for c in range(n):
-                v = s.grid[c, cell] + a_value[i]
-                below_pos = _rank(b, n_b, s.bucket, shift, rules.conf_pos - 1 - v)
-                in_neg = _rank(b, n_b, s.bucket, shift, rules.conf_neg - v)
-                share = w * stack.class_mass[f, c]
-                sum_low += share * (prefix[below_pos] - prefix[in_neg])
-                if some_neg > below_pos:
-                    sum_unfair += share * (prefix[some_neg] - prefix[below_pos])
-                if in_neg > no_pos:
-                    sum_unfair += share * (prefix[in_neg] - prefix[no_pos])
-                near += share * s.mass[0, i] * (edge + _near(b, n_b, prefix, below_pos, rules.conf_pos - 1 - v, rules.band)
-                                                + _near(b, n_b, prefix, in_neg, rules.conf_neg - v, rules.band))  # fmt: skip
-                if rules.fuzz > 0:
-                    fuzzy += (tight + _near(b, n_b, prefix, below_pos, rules.conf_pos - 1 - v, rules.fuzz)
-                              + _near(b, n_b, prefix, in_neg, rules.conf_neg - v, rules.fuzz))  # fmt: skip
-        unfair += s.mass[0, i] * sum_unfair
-        low += s.mass[0, i] * sum_low
-        everything += s.mass[0, i] * sum_all
-    if fuzzy > 0.0:
+    if rules.simple:
+        _count_signs(s.value[0], s.mass[0], n_a, s.extreme[0], s.extreme[1], s.grid_mass, n_cells, b, n_b, s.prefix,
+                     s.bucket, shift, rules.neg, rules.band, rules.fuzz, s.masses)  # fmt: skip
+    else:
+        _count_confident(s.value[0], s.mass[0], n_a, s.extreme[0], s.extreme[1], s.grid, stack.class_mass[f], n, s.grid_mass,
+                         n_cells, b, n_b, s.prefix, s.bucket, shift, rules.pos, rules.neg, rules.conf_pos, rules.conf_neg,
+                         rules.band, rules.fuzz, s.masses)  # fmt: skip
+    if s.masses[FUZZY] > 0.0:
         return False
-    everything *= total
+    everything = s.masses[FAIR] * total
+    unfair, low, near = s.masses[UNFAIR], s.masses[LOW], s.masses[AMBIGUOUS]
     masses[UNFAIR] += outside * unfair
     masses[LOW] += outside * low
     masses[FAIR] += outside * max(everything - unfair - low, 0.0)

@@ -59,9 +59,9 @@ def compile_problem(grid: Grid) -> Problem:
     words = max(1, math.ceil(int(n_cells.max(initial=1)) / 64))
     mask_words = np.array([[mask >> (64 * w) & (2**64 - 1) for w in range(words)] for mask in masks], np.uint64).reshape(-1, words)
     implied, implied_at = _implications(masks, start, n_cells)
-    chain = np.array(
-        [all(masks[k] & ~masks[k + 1] == 0 for k in range(start[a], start[a + 1] - 1)) for a in range(len(used))], bool
-    )
+    # On a chain every cut is a prefix of the cells (bit 0 is always set): the ordinary case of thresholds.
+    chain = np.array([all(m & (m + 1) == 0 for m in masks[start[a] : start[a + 1]]) for a in range(len(used))], bool)
+    prefix = np.array([m.bit_count() for m in masks], np.int32)
     mass = np.zeros((len(used), int(n_cells.max(initial=1))))
     for i, a in enumerate(used):
         mass[i, : n_cells[i]] = [float(m) for m in grid.axes[a].masses]
@@ -73,7 +73,7 @@ def compile_problem(grid: Grid) -> Problem:
         grid=grid,
         axis_ids=tuple(used),
         sensitive=np.array([grid.axes[a].sensitive for a in used], bool),
-        cuts=Cuts(axis, start, mask_words, implied_at, implied),
+        cuts=Cuts(axis, start, prefix, mask_words, implied_at, implied),
         axes=Axes(n_cells, mass, chain),
         roots=grid.roots.astype(np.int64),
         cut=new_number[grid.cut],

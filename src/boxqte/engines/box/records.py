@@ -27,6 +27,8 @@ class Cuts(NamedTuple):
     """cut -> axis"""
     start: npt.NDArray[np.int32]
     """axis -> first cut; one more entry at the end"""
+    prefix: npt.NDArray[np.int32]
+    """cut -> how many cells it sends to `yes` (on a chain: the first so many)"""
     mask: npt.NDArray[np.uint64]
     """cut x word: the cells it sends to `yes`"""
     implied_at: npt.NDArray[np.int64]
