@@ -27,12 +27,12 @@ from boxqte.properties import Property
 from boxqte.space import Attribute, Space
 
 LEAF, LESS_F32, AT_MOST_F32, AT_MOST_F64, IN_SET = range(5)
-DEFAULT, AS_ZERO, WITH_ZERO = range(3)
+DEFAULT, AS_ZERO, WITH_ZERO, ZERO_EXACT = range(4)
 
 MISSING = None
 ZERO = Fraction(0)
 HALF = Fraction(1, 2)
-ZERO_BAND = Fraction(1e-35)  # the double nearest to 1e-35, exactly
+ZERO_BAND = Fraction(float.fromhex("0x1.a95a5cp-117"))  # LightGBM's 1e-35f: the float32 nearest to 1e-35, exactly
 
 Value = Any
 Point = dict[str, Value]
@@ -136,6 +136,7 @@ def naive_confident(ensemble: TreeEnsemble, property: Property, margin: Fraction
         return naive_class(ensemble, property, margin) is not None
     if ensemble.link == "mean":
         return abs(margin) > kappa - HALF
+    # The margin has the scale in it, so that it is the F of p = sigmoid(F).
     with localcontext() as context:
         context.prec = 60
         logit = (Decimal(kappa.numerator) / Decimal(kappa.denominator - kappa.numerator)).ln()
@@ -300,10 +301,9 @@ class Model:
     def __init__(self, ensemble: TreeEnsemble, space: Space):
         if len(ensemble.base) != 1 or ensemble.link not in ("sigmoid", "mean"):
             raise ValueError("the oracle knows binary models only")
-        if ensemble.link == "mean" and ensemble.base[0] != 0:
-            raise ValueError("the mean of trees has no base")
         self.attributes = {a.name: a for a in space.attributes}
         self.base = ensemble.base[0]
+        self.scale = ensemble.scale
         self.link = ensemble.link
         self.categories = ensemble.categories
         self.known_codes = ensemble.known_codes
@@ -333,13 +333,15 @@ class Model:
         self._numbers: dict[tuple[str, Value], list[tuple[int | None, Fraction | float | None]]] = {}
 
     def critical_points(self, attribute: Attribute) -> list[Fraction]:
-        """Where a real attribute's test results can change: its ends, its thresholds, the edges of LightGBM's zero."""
+        """Where a real attribute's test results can change: its ends, its thresholds, zero and the edges of its band."""
         points = [attribute.low, attribute.high]
         for node in range(len(self.test)):
             if self.test[node] != LEAF and self.feature[node] in self.features_of[attribute.name]:
                 points.append(Fraction(self.threshold[node]))
                 if self.missing[node] == WITH_ZERO:
                     points += [-ZERO_BAND, ZERO_BAND]
+                elif self.missing[node] == ZERO_EXACT:
+                    points.append(ZERO)
         return sorted({p for p in points if attribute.low <= p <= attribute.high})
 
     def margin(self, x: Point) -> Fraction:
@@ -352,7 +354,7 @@ class Model:
             while self.test[node] != LEAF:
                 node = self.left[node] if self.goes_left(node, numbers[self.feature[node]]) else self.right[node]
             total += self.value[node]
-        return total / len(self.roots) - HALF if self.link == "mean" else total
+        return total / len(self.roots) - HALF if self.link == "mean" else self.scale * total
 
     def goes_left(self, node: int, number: Fraction | float | None) -> bool:
         """A node's test. A Fraction is a value of a real attribute, a float any other, None is missing."""
@@ -363,10 +365,14 @@ class Model:
             return self.default_left[node]
         if rule == WITH_ZERO and abs(Fraction(number)) <= ZERO_BAND:
             return self.default_left[node]
+        if rule == ZERO_EXACT and number == 0:
+            return self.default_left[node]
         if test == IN_SET:
             if isinstance(number, Fraction):
                 raise ValueError("a category set tests a real attribute")
-            code = int(number) if abs(number) < 2.0**62 else -1
+            if number != int(number):
+                raise ValueError(f"a category set tests {number}, which is no integer")
+            code = int(number)
             known = self.known_codes.get(self.feature[node])
             if known is not None and code not in known:
                 return self.default_left[node]

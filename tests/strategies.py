@@ -4,8 +4,8 @@
 the same construction through one primitive, "an integer between low and high". The first option is always the plainest,
 so that Hypothesis shrinks towards plain problems.
 
-What is left out on purpose, because the definitions do not say what it means: category sets on real attributes, x < t
-with a threshold that is no float32, a base beside the mean of trees.
+What is left out on purpose, because the definitions do not say what it means: category sets on real attributes and on
+codes that are no integers, x < t with a threshold that is no float32.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Part:
     sensitive: bool
     used: bool
     thresholds: list[float]
-    zero_rule: bool  # nodes may use Missing.WITH_ZERO
+    zero_rule: bool  # nodes may use Missing.WITH_ZERO and Missing.ZERO_EXACT
     set_codes: list[int] = field(default_factory=list)
     categories: tuple[Any, ...] | None = None  # of the model's column
 
@@ -269,7 +269,7 @@ def draw_part(draws: Draws, name: str, sensitive: bool, moves: bool, budget: Bud
 
 def real_cost(n_thresholds: int, missing: bool, zero_rule: bool, shifts: bool, reaches: bool) -> tuple[int, int]:
     """Upper bounds of the pieces and of the candidates for x' of a real attribute, as the oracle counts them."""
-    points = n_thresholds + 2 + 2 * zero_rule
+    points = n_thresholds + 2 + 3 * zero_rule
     pieces = 2 * (3 * points - 2 if shifts else points) - 1 + missing
     return pieces, 3 * points + missing if reaches else 1
 
@@ -297,7 +297,7 @@ def draw_integer(draws: Draws, name: str, n: int, sensitive: bool) -> Part:
     inside = [low + Fraction(i, 2) for i in range(1, 2 * n)]
     odd = [Fraction(low), Fraction(low + n - 1), Fraction(low - 1), Fraction(low + n), Fraction(0), Fraction("0.1")]
     thresholds = [draw_threshold(draws, inside, odd) for _ in range(draws.integer(1, 4))]
-    return Part(attribute, sensitive, True, thresholds, False, list(range(low, low + n)))
+    return Part(attribute, sensitive, True, thresholds, False, [v for v in range(low, low + n) if v >= 0])
 
 
 def draw_categorical(draws: Draws, name: str, n: int, sensitive: bool) -> Part:
@@ -307,13 +307,15 @@ def draw_categorical(draws: Draws, name: str, n: int, sensitive: bool) -> Part:
     if form == 0:  # the values are the codes
         attribute = Attribute.categorical(name, draws.shuffled(range(n)))
         codes = [float(v) for v in attribute.values]
-    elif form == 1:  # odd numbers as values: they meet the float32 cast and the truncation of int()
+    elif form == 1:  # odd numbers as values: they meet the float32 cast
         attribute = Attribute.categorical(
             name, draws.shuffled([0.1, -1, 2.5, -0.5, 1e-36, 7][:n] + list(range(20, 14 + n)))
         )
         codes = [float(v) for v in attribute.values]
     elif form == 2:  # the space brings the codes, and they win over the model's
-        codes = draws.shuffled([0.0, 3.0, 1.0, -2.0, 0.1, 1e300][:n] + [float(v) for v in range(20, 14 + n)])
+        codes = draws.shuffled([0.0, 3.0, 1.0, -2.0, 1e300, 0.1][:n] + [float(v) for v in range(20, 14 + n)])
+        if draws.chance(3):  # two values, one code
+            codes[-1] = codes[0]
         attribute = Attribute.categorical(name, texts, codes=codes)
         categories = tuple(draws.shuffled(texts)) if draws.flag() else None
     else:  # the model brings the codes, and knows categories that the space does not have
@@ -323,13 +325,16 @@ def draw_categorical(draws: Draws, name: str, n: int, sensitive: bool) -> Part:
         codes = [float(categories.index(v)) for v in attribute.values]
     pool = [Fraction(c) + shift for c in codes for shift in (Fraction(1, 2), Fraction(0)) if abs(c) < 1e9]
     thresholds = [draw_threshold(draws, pool, [Fraction("0.1")]) for _ in range(draws.integer(1, 4))]
-    set_codes = sorted({int(c) for c in codes if abs(c) < 1e9})
+    set_codes = sorted({int(c) for c in codes if 0 <= c < 1e9}) if all(c == int(c) for c in codes) else []
     return Part(attribute, sensitive, True, thresholds, False, set_codes, categories)
 
 
 def draw_one_hot(draws: Draws, name: str, n: int, sensitive: bool) -> Part:
     values = [f"{name}={i}" for i in range(n)]
-    if n > 1 and draws.flag():  # the first value was dropped: a row of zeros
+    if n > 2 and draws.chance(4):  # the last two are infrequent categories that share a column
+        codes = [[float(min(i, n - 2) == j) for j in range(n - 1)] for i in range(n)]
+        attribute = Attribute.one_hot(name, values[:-1], values=values, codes=codes)
+    elif n > 1 and draws.flag():  # the first value was dropped: a row of zeros
         columns = values[1:]
         codes = [[float(i == j) for j in range(1, n)] for i in range(n)]
         attribute = Attribute.one_hot(name, columns, values=values, codes=codes)
@@ -417,6 +422,8 @@ def draw_ensemble(draws: Draws, parts: list[Part], limits: Limits) -> TreeEnsemb
         "library": "example",
         "feature_names": names,
         "link": link,
+        "scale": draws.one_of([Fraction(s) for s in ("1", "1", "1/3", "2", "0.7", "1/100")]) if link == "sigmoid" else 1,
+        "decides_on": draws.one_of(["margin", "probability"]),
         "tie": draws.one_of(["negative", "positive"]),
         "sum_dtype": draws.one_of(["float64", "float32"]),
         "categories": {f: owners[n].categories for f, n in enumerate(names) if owners[n].categories is not None},
@@ -424,23 +431,25 @@ def draw_ensemble(draws: Draws, parts: list[Part], limits: Limits) -> TreeEnsemb
             f: frozenset(draws.subset([*owners[names[f]].set_codes, 99])) for f in tested_by_set if draws.chance(3)
         },
     }
-    ensemble = assemble(trees, head, 0.0)
+    ensemble = assemble(trees, head, Fraction(0))
     if draws.chance(6):
         return ensemble
     # Most ensembles drawn so far have one class only: move one margin that occurs, or the middle of two, to 0.
     space = Space([part.attribute for part in parts])
     margins = [naive_margin(ensemble, space, draw_point(draws, ensemble, space)) for _ in range(5)]
     centre = margins[0] if draws.chance(3) else (min(margins) + max(margins)) / 2
-    if link == "sigmoid":
-        return assemble(trees, head, float(-centre))
-    # A mean has no base; one more tree of one leaf: (n (F + 1/2) + leaf) / (n + 1) = 1/2.
+    if link == "sigmoid" or draws.chance(3):
+        base = -centre / head["scale"] if link == "sigmoid" else -centre * len(trees)
+        odd = [Fraction(0), Fraction(0), Fraction(1, 3), Fraction(-1, 10**9)]  # a base that is no float has no ties
+        return assemble(trees, head, Fraction(float(base)) + draws.one_of(odd))
+    # Forests have no base; one more tree of one leaf: (n (F + 1/2) + leaf) / (n + 1) = 1/2.
     level = Fraction(len(trees) + 1, 2) - len(trees) * (centre + Fraction(1, 2))
     extra = Tree()
     extra.add_node(float(min(max(level, Fraction(0)), Fraction(1))))
-    return assemble([*trees, extra], head, 0.0)
+    return assemble([*trees, extra], head, Fraction(0))
 
 
-def assemble(trees: list[Tree], head: dict[str, Any], base: float) -> TreeEnsemble:
+def assemble(trees: list[Tree], head: dict[str, Any], base: Fraction) -> TreeEnsemble:
     builder = EnsembleBuilder()
     for tree in trees:
         builder.add_tree(**vars(tree))
@@ -477,7 +486,8 @@ class Growth:
         draw_test(draws, tree, node, part)
         tree.default_left[node] = draws.flag()
         if self.limits.missing:
-            rules = [Missing.DEFAULT, Missing.DEFAULT, Missing.AS_ZERO] + [Missing.WITH_ZERO] * part.zero_rule
+            rules = [Missing.DEFAULT, Missing.DEFAULT, Missing.AS_ZERO]
+            rules += [Missing.WITH_ZERO, Missing.ZERO_EXACT] * part.zero_rule
             tree.missing[node] = draws.one_of(rules)
         to = draws.one_of([1, -1])
         tree.left[node] = self.grow(depth - 1, to)
@@ -513,7 +523,8 @@ def draw_test(draws: Draws, tree: Tree, node: int, part: Part) -> None:
 def describe(ensemble: TreeEnsemble) -> str:
     """The model as indented text, so that a failing example can be read."""
     head = (
-        f"  {ensemble.link}, base {ensemble.base[0]}, tie {ensemble.tie}, columns {', '.join(ensemble.feature_names)}"
+        f"  {ensemble.link}, scale {ensemble.scale}, base {ensemble.base[0]}, tie {ensemble.tie}, "
+        f"columns {', '.join(ensemble.feature_names)}"
     )
     maps = f", categories {dict(ensemble.categories)}, known codes {dict(ensemble.known_codes)}"
     lines = [head + maps]

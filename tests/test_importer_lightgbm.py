@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 from boxqte.ensemble import ZERO_BAND, Missing, Test
 from boxqte.errors import ModelError
 from boxqte.importers import load_model
-from boxqte.importers.lightgbm import HEADER, TREE, ZERO
+from boxqte.importers.lightgbm import HEADER, TREE
 from tests.conformance.mutations import mutate_bytes, mutate_document, refused_or_sound
 from tests.conformance.suite import assert_conforms, boundary_rows
 
@@ -43,15 +44,13 @@ KINDS: dict[str, dict[str, Any]] = {
     "three classes with categories": {"objective": "multiclass", "num_class": 3, "categorical": True},
     "two classes by softmax": {"objective": "multiclass", "num_class": 2},
     "sigmoid of half the margin": {"sigmoid": 0.5},
+    "sigmoid of an odd part of the margin": {"sigmoid": 0.7},
     "random forest of four": RF,
     "random forest of three classes": {**RF, "objective": "multiclass", "num_class": 3},
     "dart": {"boosting": "dart", "drop_rate": 0.9},
     "no start from the average": {"boost_from_average": False},
     "extra trees": {"extra_trees": True},
 }
-# LightGBM's zero is |x| <= float32(1e-35), a little more than 1e-35; until ensemble.ZERO_BAND says so, rows between
-# the two go astray in splits that treat zero as missing.
-ZERO_IS_LIGHTGBMS = pytest.mark.xfail(ZERO_BAND != ZERO, reason="ensemble.ZERO_BAND is not float32(1e-35)", strict=True)
 
 
 @cache
@@ -111,9 +110,7 @@ def rows_for(model: Any) -> np.ndarray:
     return np.concatenate([rows, extra])
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(k, marks=ZERO_IS_LIGHTGBMS) if "as zero" in k else k for k in KINDS]
-)  # fmt: skip
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_row_reaches_lightgbms_own_leaf_and_class(kind: str, tmp_path: Path) -> None:
     live = load_model(booster(kind))
     rows = rows_for(live.ensemble)
@@ -131,10 +128,10 @@ def test_the_kinds_cover_every_test_and_every_rule_for_missing_values() -> None:
     tests = {Test(t) for model in models for t in model.test.tolist()}
     rules = {Missing(m) for model in models for m in model.missing[model.test == Test.AT_MOST_F64].tolist()}
     assert tests == {Test.LEAF, Test.AT_MOST_F64, Test.IN_SET}
-    assert rules == set(Missing)
+    assert rules == {Missing.DEFAULT, Missing.AS_ZERO, Missing.WITH_ZERO}
 
 
-@pytest.mark.parametrize("threshold", ["0", "-0", "5e-36", "-5e-36", repr(ZERO), repr(-ZERO), "2e-35", "-2e-35"])
+@pytest.mark.parametrize("threshold", ["0", "-0", "5e-36", "-5e-36", repr(ZERO_BAND), repr(-ZERO_BAND), "2e-35", "-2e-35"])
 @pytest.mark.parametrize("decision", [0, 2, 8, 10])
 def test_values_that_lightgbm_reads_as_zero_go_where_zero_goes(threshold: str, decision: int, tmp_path: Path) -> None:
     text = changed(
@@ -142,7 +139,7 @@ def test_values_that_lightgbm_reads_as_zero_go_where_zero_goes(threshold: str, d
     )
     model = load_model(saved(tmp_path / "model.txt", text)).ensemble
     feature = int(model.feature[model.roots[0]])
-    around = [v for p in (0.0, 5e-36, 1e-35, ZERO, 2e-35) for v in (p, np.nextafter(p, 1), np.nextafter(p, -1))]
+    around = [v for p in (0.0, 5e-36, 1e-35, ZERO_BAND, 2e-35) for v in (p, np.nextafter(p, 1), np.nextafter(p, -1))]
     rows = np.tile(data()[0][0], (2 * len(around) + 1, 1))
     rows[:, feature] = [*around, *(-v for v in around), np.nan]
     assert_conforms(model, rows, lightgbm.Booster(model_str=text).predict(rows, pred_leaf=True))
@@ -184,17 +181,52 @@ def test_a_single_leaf_beside_larger_trees_is_read() -> None:
     assert_conforms(imported.ensemble, rows, model.predict(rows, pred_leaf=True), model.predict(rows).argmax(axis=1))
 
 
-def test_a_sigmoid_parameter_scales_the_margin_exactly() -> None:
+@pytest.mark.parametrize(
+    ("kind", "scale"), [("sigmoid of half the margin", 0.5), ("sigmoid of an odd part of the margin", 0.7)]
+)
+def test_a_sigmoid_parameter_scales_the_margin_exactly(kind: str, scale: float) -> None:
     x, _ = data()
-    raw = booster("sigmoid of half the margin").predict(x, raw_score=True)
-    assert np.array_equal(load_model(booster("sigmoid of half the margin")).ensemble.margin(x)[:, 0], raw / 2)
+    raw = booster(kind).predict(x, raw_score=True)
+    ensemble = load_model(booster(kind)).ensemble
+    assert ensemble.scale == Fraction(scale)
+    assert np.array_equal(ensemble.margin(x)[:, 0], raw * scale)
 
 
-def test_the_margin_of_a_random_forest_is_the_mean_of_its_trees() -> None:
+@pytest.mark.parametrize("rounds", [1, 3, 4, 7])
+def test_the_margin_of_a_random_forest_is_the_mean_of_its_trees(rounds: int) -> None:
     x, _ = data()
-    margin = load_model(booster("random forest of four")).ensemble.margin(x)[:, 0]
-    probability = booster("random forest of four").predict(x)
-    assert np.allclose(1 / (1 + np.exp(-margin)), probability, rtol=1e-14, atol=0)
+    forest = booster("random forest of four", rounds)
+    imported = load_model(forest)
+    assert imported.ensemble.scale == Fraction(1, rounds)
+    probability = forest.predict(x)
+    assert np.allclose(1 / (1 + np.exp(-imported.ensemble.margin(x)[:, 0])), probability, rtol=1e-14, atol=0)
+    rows = rows_for(imported.ensemble)
+    assert imported.native is not None
+    assert_conforms(imported.ensemble, rows, forest.predict(rows, pred_leaf=True), imported.native(rows))
+
+
+def test_a_sigmoid_that_lightgbm_does_not_save_in_full_is_refused_live_and_read_from_the_file(tmp_path: Path) -> None:
+    # While it is still in training the booster computes with 0.123456789; saved, it computes with 0.123457.
+    x, y = data()
+    model = lightgbm.train(
+        {**SMALL, "objective": "binary", "sigmoid": 0.123456789}, lightgbm.Dataset(x, y > 0), 2, keep_training_booster=True
+    )
+    with pytest.raises(ModelError, match=r"sigmoid: 0\.123456789, which LightGBM itself saves as 0\.123457"):
+        load_model(model)
+    path = saved(tmp_path / "model.txt", model.model_to_string())
+    assert load_model(path).ensemble.scale == Fraction(0.123457)
+
+
+def test_a_margin_that_vanishes_in_the_probability_is_within_the_rounding_error(tmp_path: Path) -> None:
+    # 2**-53 is a positive margin, but 1 / (1 + exp(-2**-53)) is exactly 1/2: LightGBM's class is the negative one.
+    text = re.sub(r"(?m)^leaf_value=.*$", lambda m: re.sub(r"[^ =]+(?= |$)", repr(2.0**-55), m[0]), text_of("dart"))
+    imported = load_model(saved(tmp_path / "model.txt", resized(text)))
+    x, _ = data()
+    assert imported.native is not None
+    assert imported.native(x).tolist() == [0] * N
+    assert imported.ensemble.predict(x).tolist() == [1] * N
+    assert {margin for (margin,) in imported.ensemble.exact_margin(x)} == {Fraction(1, 2**53)}
+    assert Fraction(1, 2**53) < imported.ensemble.rounding_error() < Fraction(1, 2**50)
 
 
 def test_a_probability_of_one_half_is_the_negative_class(tmp_path: Path) -> None:
@@ -253,8 +285,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "poisson": ({"objective": "poisson"}, "objective: 'poisson'"),
     "one against all": ({"objective": "multiclassova", "num_class": 3}, "objective: 'multiclassova'"),
     "cross entropy with weights": ({"objective": "cross_entropy_lambda"}, "objective: 'cross_entropy_lambda'"),
-    "odd sigmoid": ({"objective": "binary", "sigmoid": 0.7}, "objective.sigmoid: 0.7 .* powers of two"),
-    "forest of three": ({"objective": "binary", **RF}, "average_output: the mean over 3 iterations"),
     "linear trees": ({"objective": "binary", "linear_tree": True}, "is_linear: 1"),
 }
 

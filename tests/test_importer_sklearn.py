@@ -98,8 +98,7 @@ def class_indices(model: Any, rows: Any) -> np.ndarray:
 
 def conforms(model: Any, missing: bool) -> None:
     imported = load_model(model)
-    with np.errstate(over="ignore"):  # a split of missing values against all others has the largest number as threshold
-        rows = boundary_rows(imported.ensemble, missing=missing)
+    rows = boundary_rows(imported.ensemble, missing=missing)
     classes = class_indices(model, rows)
     assert_conforms(imported.ensemble, rows, leaves_of(model, rows), classes)
     assert imported.native is not None
@@ -413,20 +412,30 @@ def test_xgboost_after_a_sparse_encoder_takes_zeros_for_missing() -> None:
     frame = frame[["job", "sex"]]
     pipeline = make_pipeline(OneHotEncoder(), XGBClassifier(n_estimators=5, max_depth=3, n_jobs=1)).fit(frame, y)
     ensemble = load_model(pipeline).ensemble
-    assert (ensemble.missing == Missing.WITH_ZERO).any()
+    assert (ensemble.missing == Missing.ZERO_EXACT).any()
     rows = pipeline[0].transform(frame).toarray()
     leaves = pipeline[-1].apply(csr_matrix(rows))
     np.testing.assert_array_equal(ensemble.leaf_ids(rows), leaves)
     assert (load_model(pipeline[-1]).ensemble.leaf_ids(rows) != leaves).any(), "a plain reading would not have differed"
 
 
-def test_xgboost_after_a_sparse_encoder_that_passes_numbers_through_is_refused() -> None:
+def test_xgboost_after_a_sparse_encoder_takes_zeros_among_numbers_for_missing_and_tiny_numbers_not() -> None:
     frame, y = raw_frame()
-    encoder = columns(sparse_output=True, sparse_threshold=1.0)
-    pipeline = make_pipeline(encoder, XGBClassifier(n_estimators=5, n_jobs=1)).fit(frame, y)
+    frame = frame.assign(gain=np.where(frame["gain"] > frame["gain"].median(), frame["gain"], 0.0))
+    pipeline = make_pipeline(
+        columns(sparse_output=True, sparse_threshold=1.0), XGBClassifier(n_estimators=5, n_jobs=1)
+    ).fit(frame, y)
     assert pipeline[0].sparse_output_
-    with pytest.raises(ModelError, match=r"step 'columntransformer': .*sparse.*zero in 'num__\w+' as missing"):
-        load_model(pipeline)
+    imported = load_model(pipeline)
+    rows = boundary_rows(imported.ensemble, unseen=False)
+    assert (rows == 0).any()
+    assert ((rows != 0) & (np.abs(rows) < 1e-30)).any()  # stored, and 0 only after the cast to float32
+    leaves = pipeline[-1].apply(csr_matrix(rows))
+    classes = pipeline[-1].predict(csr_matrix(rows))
+    assert_conforms(imported.ensemble, rows, leaves, classes)
+    assert imported.native is not None
+    np.testing.assert_array_equal(imported.native(rows), classes)
+    assert (load_model(pipeline[-1]).ensemble.leaf_ids(rows) != leaves).any(), "a plain reading would not have differed"
 
 
 ENCODERS: dict[str, Callable[[], ColumnTransformer]] = {

@@ -662,14 +662,15 @@ def test_a_polars_table_goes_with_an_encoder_that_was_fitted_on_pandas() -> None
     )
 
 
-def test_values_that_share_a_code_are_one_value_with_the_mass_of_all() -> None:
+def test_values_that_share_a_code_remain_values_of_their_own() -> None:
     frame = pd.DataFrame({"job": ["a"] * 5 + ["b", "c"]})
     encoder = sklearn_preprocessing().OneHotEncoder(min_frequency=2).fit(frame)
     uniform, data = (infer_space(frame, encoder=encoder, mass=mass).space["job"] for mass in ("uniform", "data"))
-    assert uniform.values == ("a", "b")
-    assert uniform.labels == ("a", "b, c")
-    assert uniform.value_masses() == [Fraction(1, 3), Fraction(2, 3)]
-    assert data.value_masses() == [Fraction(5, 7), Fraction(2, 7)]
+    assert uniform.values == data.values == ("a", "b", "c")
+    assert uniform.codes == ((1.0, 0.0), (0.0, 1.0), (0.0, 1.0))
+    assert uniform.value_masses() == [Fraction(1, 3)] * 3
+    assert data.value_masses() == [Fraction(5, 7), Fraction(1, 7), Fraction(1, 7)]
+    assert "2 of them share a code" in why(frame, "job", encoder=encoder)
 
 
 def test_a_missing_value_that_the_encoder_codes_is_a_value_only_if_it_is_declared() -> None:

@@ -213,6 +213,29 @@ def test_a_mean_of_trees_is_a_tie_at_one_half():
     assert answer(model, COIN, Fairness("a", tie="paper")) == (Fraction(1, 2), 0)
 
 
+def test_a_mean_of_trees_has_its_base_in_the_sum():
+    # One tree: p = 1/4 + leaf, so leaf 1/4 is the tie and leaf 1/2 is p = 3/4.
+    model = stump(Test.AT_MOST_F64, 0, 0.25, 0.5, link="mean", base=(Fraction(1, 4),))
+    assert [naive_margin(model, Space([COIN]), {"a": v}) for v in (0, 1)] == [0, Fraction(1, 4)]
+    assert answer(model, COIN, Fairness("a", kappa=0.74)) == (Fraction(1, 2), Fraction(1, 2))
+    assert answer(model, COIN, Fairness("a", kappa=0.75)) == (0, 0)
+    # Two trees: S = 1/3 + 1/4 + 0, p = S / 2.
+    builder = EnsembleBuilder()
+    for value in (0.25, 0.0):
+        builder.add_tree(feature=[0], test=[Test.LEAF], threshold=[0], left=[0], right=[0], value=[value])
+    model = builder.build(library="example", feature_names=("a",), base=(Fraction(1, 3),), link="mean")
+    assert naive_margin(model, Space([COIN]), {"a": 0}) == (Fraction(1, 3) + Fraction(1, 4)) / 2 - Fraction(1, 2)
+
+
+def test_a_scale_stretches_the_margin_and_so_the_confidence():
+    # F = 3 * (1/3 + leaf) = -2 and 4; logit(0.9) = ln 9 = 2.197, so at kappa = 0.9 only 4 is confident; unscaled
+    # neither 2/3 nor 4/3 would be.
+    model = stump(Test.AT_MOST_F64, 0, -1.0, 1.0, base=(Fraction(1, 3),), scale=Fraction(3))
+    assert [naive_margin(model, Space([COIN]), {"a": v}) for v in (0, 1)] == [-2, 4]
+    assert answer(model, COIN, Fairness("a", kappa=0.9)) == (Fraction(1, 2), Fraction(1, 2))
+    assert answer(replace(model, scale=Fraction(1)), COIN, Fairness("a", kappa=0.9)) == (0, 0)
+
+
 def test_only_the_confidence_of_x_counts_not_that_of_its_witness():
     model = stump(Test.AT_MOST_F64, 0, -0.1, 5.0)
     assert answer(model, COIN, Fairness("a", kappa=0.9)) == (Fraction(1, 2), Fraction(1, 2))
@@ -381,14 +404,29 @@ def test_missing_with_zero_sends_the_whole_zero_band_to_the_default():
     model = stump(Test.AT_MOST_F64, -1, missing=Missing.WITH_ZERO, default_left=True)
     space = Space([Attribute.integer("a", -1, 1)])
     assert [naive_margin(model, space, {"a": v}) for v in (-1, 0, 1)] == [-1, -1, 1]
-    # On the reals the band is the closed interval between the doubles -1e-35 and 1e-35.
-    edge = Fraction(1e-35)
+    # On the reals the band is the closed interval between -1e-35f and 1e-35f, which as a float32 is m * 2**-139.
+    edge = Fraction(6968983, 2**139)
+    assert abs(edge * 10**35 - 1) < Fraction(1, 2**24)
     reals = Space([Attribute.real("a", -1, 1)])
     margins = [naive_margin(model, reals, {"a": v}) for v in (edge, -edge, edge + edge / 2**60, -edge - edge / 2**60)]
     assert margins == [-1, -1, 1, 1]
     # Its length is 2e-35 of the domain's 2; x <= -1 holds at one point, of mass 0.
     rows = list(naive_rows(model, reals, Robustness()))
     assert sum(r.mass for r in rows if r.class_ == 0) == edge
+
+
+def test_exactly_zero_can_follow_the_default_and_nothing_beside_it():
+    # x <= -1 negative, zero goes left (negative): on {-1, 0, 1} only 1 is positive, on the reals only (-1, 0), (0, 1].
+    model = stump(Test.AT_MOST_F64, -1, missing=Missing.ZERO_EXACT, default_left=True)
+    space = Space([Attribute.integer("a", -1, 1, missing=True)])
+    assert [naive_margin(model, space, {"a": v}) for v in (-1, 0, 1, MISSING)] == [-1, -1, 1, -1]
+    tiny = Fraction(1, 10**300)
+    reals = Space([Attribute.real("a", -1, 1)])
+    assert [naive_margin(model, reals, {"a": v}) for v in (0 * tiny, tiny, -tiny)] == [-1, 1, 1]
+    # A single point has no mass, but everything within 1/4 of it reaches it: (-1/4, 0) and (0, 1/4) of length 2; and
+    # (-1, -3/4] reaches -1.
+    property = Robustness({"a": Fraction(1, 4)})
+    assert naive_quantify(model, reals, property).counterexample == Fraction(3, 4) / 2
 
 
 # --- tests on integers and categories ---------------------------------------------------------------------------------
@@ -423,10 +461,20 @@ def test_category_sets_read_the_models_own_codes():
     assert [naive_margin(by_model, Space([by_space]), {"a": v}) for v in colours.values] == [-1, 1, -1]
 
 
-def test_category_sets_cut_codes_off_towards_zero():
-    halves = Attribute.categorical("a", [-0.5, 0.5, 1.5, -1.5, 1e300])
-    by_set = stump(Test.IN_SET, 0, codes=[0, -1])
-    assert [naive_margin(by_set, Space([halves]), {"a": v}) for v in halves.values] == [-1, -1, 1, -1, -1]
+def test_negative_and_huge_codes_are_in_no_category_set():
+    codes = Attribute.categorical("a", [-1, 0, 1, 1e300])
+    by_set = stump(Test.IN_SET, 0, codes=[0, 2])
+    assert [naive_margin(by_set, Space([codes]), {"a": v}) for v in codes.values] == [1, -1, 1, 1]
+
+
+def test_values_that_share_a_code_are_still_different_values():
+    # b < 1/2 ? -1 : 1, and the sensitive a is asked by no tree: x' with the same b has the same class, so only a b that
+    # moves by up to 1/4 changes it, on [1/4, 3/4). It counts if x' can have another value of a.
+    model, b = stumps(("b", Test.LESS_F32, 0.5, -1.0, 1.0)), UNIT_B
+    alike = Attribute.categorical("a", ["rare", "rarer"], codes=[7, 7])
+    alone = Attribute.categorical("a", ["rare"], codes=[7])
+    assert naive_quantify(model, Space([alike, b]), CROSSED_PROPERTY).counterexample == Fraction(1, 2)
+    assert naive_quantify(model, Space([alone, b]), CROSSED_PROPERTY).counterexample == 0
 
 
 def test_unknown_codes_go_where_missing_values_go():
@@ -490,8 +538,9 @@ def test_the_oracle_refuses_what_the_definitions_do_not_define():
     unit = Space([Attribute.real("a", 0, 1)])
     with pytest.raises(ValueError, match="set tests a real"):
         naive_quantify(stump(Test.IN_SET, 0, codes=[0]), unit, Robustness())
-    with pytest.raises(ValueError, match="no float32"):
-        naive_quantify(stump(Test.LESS_F32, 0.1), unit, Robustness())
+    with pytest.raises(ValueError, match="no integer"):
+        halves = Space([Attribute.categorical("a", [0.5])])
+        naive_quantify(stump(Test.IN_SET, 0, codes=[0]), halves, Robustness())
     with pytest.raises(ValueError, match="not in the space"):
         naive_quantify(stump(Test.LESS_F32, 0.5, name="b"), unit, Robustness())
     with pytest.raises(ValueError, match="not a value"):
@@ -500,7 +549,7 @@ def test_the_oracle_refuses_what_the_definitions_do_not_define():
 
 def test_the_oracles_numbers_for_tests_and_missing_rules_are_the_ensembles():
     assert list(Test) == [naive.LEAF, naive.LESS_F32, naive.AT_MOST_F32, naive.AT_MOST_F64, naive.IN_SET]
-    assert list(Missing) == [naive.DEFAULT, naive.AS_ZERO, naive.WITH_ZERO]
+    assert list(Missing) == [naive.DEFAULT, naive.AS_ZERO, naive.WITH_ZERO, naive.ZERO_EXACT]
 
 
 # --- the oracle against itself and against the ensemble ---------------------------------------------------------------

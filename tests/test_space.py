@@ -53,7 +53,7 @@ def finite(draw: st.DrawFn, name: str = "c") -> Attribute:
     one_hot = draw(st.booleans())
     columns = tuple(f"{name}_{i}" for i in range(draw(st.integers(1, 3)))) if one_hot else (name,)
     row = st.tuples(*[st.integers(-3, 3).map(float)] * len(columns))
-    codes = draw(st.lists(row, min_size=size, max_size=size, unique=True))
+    codes = draw(st.lists(row, min_size=size, max_size=size))  # two values may write the same
     return Attribute(
         name,
         "one-hot" if one_hot else "categorical",
@@ -256,9 +256,21 @@ BAD_ATTRIBUTES: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: Attribute.categorical("c", "a", codes=[math.inf]),
         "attribute 'c', codes: expected 1 x 1 finite",
     ),
-    "a code twice": (
-        lambda: Attribute.categorical("c", "ab", codes=[1, 1]),
-        "attribute 'c', codes: two values have the same code",
+    "a value beyond every float": (
+        lambda: Attribute.categorical("c", [0, 10**400]),
+        "attribute 'c', values: expected texts or finite",
+    ),
+    "a value of thousands of digits": (
+        lambda: Attribute.categorical("c", [10**5000]),
+        "attribute 'c', values: expected texts or finite numbers, found a int too long to show",
+    ),
+    "an end of thousands of digits": (
+        lambda: Attribute.integer("i", 0, 10**5000),
+        "attribute 'i', high: expected a number of at most 800 digits",
+    ),
+    "a code beyond every float": (
+        lambda: Attribute.from_json({"name": "c", "kind": "categorical", "values": [1], "codes": ["1e390"]}, "a"),
+        "a ('c').codes: expected one list of numbers a value",
     ),
     "two columns": (lambda: Attribute("i", "integer", columns=("p", "q")), "attribute 'i', columns: only a one-hot"),
     "a kind unknown": (lambda: Attribute("i", "ordinal"), "attribute 'i', kind: expected one of real, integer"),

@@ -8,6 +8,7 @@ data. The numpy methods (`leaf_ids`, `margin`, `predict`) exist to be compared w
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -24,8 +25,11 @@ IntArray = npt.NDArray[np.int32]
 
 Link = Literal["sigmoid", "mean", "softmax"]
 Tie = Literal["negative", "positive"]
+Decides = Literal["margin", "probability"]
 
-ZERO_BAND = 1e-35  # LightGBM's kZeroThreshold: |x| at most this counts as zero
+# LightGBM's kZeroThreshold is the float literal 1e-35f held in a double, a little more than 1e-35; |x| at most this
+# counts as zero.
+ZERO_BAND = float(np.float32(1e-35))
 
 
 class Test(IntEnum):
@@ -37,15 +41,16 @@ class Test(IntEnum):
     LESS_F32 = 1  # float32(x) < t                 XGBoost
     AT_MOST_F32 = 2  # float32(x) <= t, t float64  scikit-learn trees, CatBoost
     AT_MOST_F64 = 3  # x <= t                      LightGBM, HistGradientBoosting
-    IN_SET = 4  # int(x) is in the node's set of codes
+    IN_SET = 4  # int(x) is in the node's set of codes, which are integers from 0 on
 
 
 class Missing(IntEnum):
-    """What a node does with NaN (and, for LightGBM, with zero)."""
+    """What a node does with NaN (and, where a library takes zeros for missing values, with zero)."""
 
     DEFAULT = 0  # NaN follows default_left
-    AS_ZERO = 1  # NaN is read as 0.0 and then tested
-    WITH_ZERO = 2  # NaN and every |x| <= 1e-35 follow default_left
+    AS_ZERO = 1  # NaN is read as 0.0 and then tested      LightGBM, use_missing=False
+    WITH_ZERO = 2  # NaN and every |x| <= ZERO_BAND follow default_left    LightGBM, zero_as_missing
+    ZERO_EXACT = 3  # NaN and x == 0 follow default_left    XGBoost on sparse matrices, which do not store zeros
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -57,8 +62,12 @@ class TreeEnsemble:
     `n_outputs` for trees whose leaves carry one value an output (then `tree_output` is -1).
     `node_id` is the library's own number for the node, so that leaf ids can be compared with the library's.
 
-    Margin. `sigmoid`, `softmax`: base + sum of leaf values. `mean`: the mean of the trees minus 1/2 (one output),
-    or the mean of the trees (several outputs).
+    Margin, S being base + sum of leaf values. `sigmoid`, `softmax`: scale * S. `mean`: S / n_trees - 1/2 (one output)
+    or S / n_trees (several outputs).
+
+    Category sets are defined on integers, the only values a category's code has: x is a member if it is one of the
+    codes. On other numbers `leaf_ids` cuts the fraction off, as LightGBM does; XGBoost casts to float32 before that and
+    takes negative fractions for no category, so spaces with such codes are refused (`grid.build_grid`).
     """
 
     library: str
@@ -82,6 +91,12 @@ class TreeEnsemble:
     classes: tuple[Any, ...] = (0, 1)
     tie: Tie = "negative"
     sum_dtype: Literal["float32", "float64"] = "float64"
+    """The precision in which the library adds leaf values (and computes probabilities)."""
+    scale: Fraction = Fraction(1)
+    """What the library multiplies the sum by: LightGBM's sigmoid parameter, 1/n for an average, CatBoost's scale."""
+    decides_on: Decides = "margin"
+    """Whether `predict` asks margin > 0 or p > 1/2 (several outputs: for the largest margin or probability). The same
+    question, but for the rounding of p."""
     categories: Mapping[int, tuple[Any, ...]] = field(default_factory=dict)
     """Per feature the user's own category values in code order, where the model file carries them."""
     known_codes: Mapping[int, frozenset[int]] = field(default_factory=dict)
@@ -116,6 +131,11 @@ class TreeEnsemble:
     def is_binary(self) -> bool:
         return self.n_outputs == 1
 
+    @property
+    def factor(self) -> Fraction:
+        """What base + sum of leaf values is multiplied by: `scale`, or 1 / n_trees for a mean."""
+        return Fraction(1, self.n_trees) if self.link == "mean" else self.scale
+
     def depth(self) -> int:
         """The largest number of tests on a path."""
         deepest, level = 0, self.roots[self.test[self.roots] != Test.LEAF]
@@ -132,7 +152,8 @@ class TreeEnsemble:
     def fingerprint(self) -> str:
         """SHA-256 over everything that decides a prediction; two ensembles with equal fingerprints are the same model."""
         digest = hashlib.sha256()
-        head = (self.feature_names, self.base, self.link, self.tie, self.sum_dtype, tuple(map(str, self.classes)))
+        head = (self.feature_names, self.base, self.scale, self.link, self.tie, self.sum_dtype, self.decides_on,
+                tuple(map(str, self.classes)))  # fmt: skip
         maps = (sorted((k, tuple(map(str, v))) for k, v in self.categories.items()),
                 sorted((k, tuple(sorted(v))) for k, v in self.known_codes.items()))  # fmt: skip
         digest.update(repr((head, maps)).encode())
@@ -149,14 +170,10 @@ class TreeEnsemble:
             x, absent = np.where(absent, 0.0, x), np.zeros(len(x), bool)
         elif missing == Missing.WITH_ZERO:
             absent = absent | (np.abs(x) <= ZERO_BAND)
-        if test == Test.LESS_F32:
-            with np.errstate(over="ignore"):
-                left = x.astype(np.float32) < np.float32(self.threshold[node])
-        elif test == Test.AT_MOST_F32:
-            with np.errstate(over="ignore"):
-                left = x.astype(np.float32).astype(np.float64) <= self.threshold[node]
-        elif test == Test.AT_MOST_F64:
-            left = x <= self.threshold[node]
+        elif missing == Missing.ZERO_EXACT:
+            absent = absent | (x == 0)
+        if test != Test.IN_SET:
+            left = holds(self.test[node], self.threshold[node], x)
         else:
             codes = np.where(np.isfinite(x) & (np.abs(x) < 2.0**62), x, -1.0).astype(np.int64)
             left = np.isin(codes, self.set_codes[self.set_start[node] : self.set_stop[node]])
@@ -189,6 +206,7 @@ class TreeEnsemble:
 
     def exact_margin(self, X: npt.ArrayLike) -> list[tuple[Fraction, ...]]:
         """The margin of every row and output without rounding; slow, for checks and for counterexamples."""
+        shift = Fraction(1, 2) if self.link == "mean" and self.is_binary else Fraction(0)
         exact: dict[int, tuple[Fraction, ...]] = {}
         margins = []
         for row in self.leaves(X).tolist():
@@ -200,10 +218,7 @@ class TreeEnsemble:
                     total[self.tree_output[t]] += exact[leaf][0]
                 else:
                     total = [a + b for a, b in zip(total, exact[leaf])]
-            if self.link == "mean":
-                shift = Fraction(1, 2) if self.is_binary else Fraction(0)
-                total = [v / self.n_trees - shift for v in total]
-            margins.append(tuple(total))
+            margins.append(tuple(v * self.factor - shift for v in total))
         return margins
 
     def margin(self, X: npt.ArrayLike) -> FloatArray:
@@ -217,8 +232,8 @@ class TreeEnsemble:
             else:
                 total += values
         if self.link == "mean":
-            total = total / self.n_trees - (0.5 if self.is_binary else 0.0)
-        return total
+            return total / self.n_trees - (0.5 if self.is_binary else 0.0)
+        return total * float(self.scale)
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """Class indices, from exact margins and the model's own tie rule (several outputs: the first largest)."""
@@ -230,23 +245,32 @@ class TreeEnsemble:
         return np.array([row[0] > 0 for row in margins], np.int64)
 
     def rounding_error(self) -> Fraction:
-        """A bound on |library's margin - exact margin| for any input, from the library's own summation precision.
+        """A bound e, for any input: the library's class is that of some margin within e of the exact one.
 
-        Summing n+1 terms one after the other in precision u errs by at most n*u/(1-n*u) times the sum of |terms|.
+        With u the unit roundoff of `sum_dtype` (2**-24, 2**-53), it adds up what the library itself rounds:
+
+        - The sum. n + 1 terms, added in any order, err by at most n*u / (1 - n*u) times the sum of |terms|. A factor on
+          each term (dart) and two behind the sum (average, sigmoid's parameter) are three more such steps.
+        - A mean of trees. `predict` compares the means of both classes with each other, so a leaf counts with the larger
+          of p and 1 - p; p itself was rounded to float64 on import, where the two did not add up to 1.
+        - The link, where the class is decided on p > 1/2. 1 / (1 + exp(-F)) is more than 1/2 from F = 4u on, if exp errs
+          by at most one unit in the last place; below that p may be exactly 1/2, although F > 0.
         """
         u = Fraction(1, 2**24) if self.sum_dtype == "float32" else Fraction(1, 2**53)
-        leaf = self.test == Test.LEAF
-        largest = Fraction(0)
-        owner = self.tree_of_node()
-        size = np.where(leaf[:, None], np.abs(self.value), 0.0).max(axis=1)
+        size = np.abs(self.value).max(axis=1)
+        if self.link == "mean" and self.is_binary:
+            size = np.maximum(size, np.abs(1.0 - self.value[:, 0]))
         per_tree = np.zeros(self.n_trees)
-        np.maximum.at(per_tree, owner, size)
-        for v in per_tree.tolist():
-            largest += Fraction(v)
-        largest += max((abs(b) for b in self.base), default=Fraction(0))
-        steps = (self.n_trees + 2) * u
-        bound = largest * steps / (1 - steps)
-        return bound / self.n_trees + 2 * u if self.link == "mean" else bound
+        leaf = self.test == Test.LEAF
+        np.maximum.at(per_tree, self.tree_of_node()[leaf], size[leaf])
+        largest = sum(map(Fraction, per_tree.tolist()), max(map(abs, self.base)))
+        steps = (self.n_trees + 3) * u
+        bound = self.factor * largest * steps / (1 - steps)
+        if self.link == "mean":
+            bound += u
+        if self.decides_on == "probability":
+            bound += 4 * u
+        return bound
 
     def tree_of_node(self) -> IntArray:
         """The index of the tree that each node belongs to."""
@@ -263,6 +287,24 @@ class TreeEnsemble:
         names = ("roots", "feature", "test", "threshold", "left", "right", "default_left", "missing", "set_start",
                  "set_stop", "set_codes", "value", "tree_output", "node_id")  # fmt: skip
         return {name: getattr(self, name) for name in names}
+
+
+def holds(test: npt.ArrayLike, threshold: npt.ArrayLike, x: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+    """Threshold tests on present values, as their libraries compute them; the three arguments are broadcast.
+
+    Examples
+    --------
+    >>> holds(Test.AT_MOST_F64, 0.1, [0.1, 0.2]).tolist(), holds(Test.AT_MOST_F32, 0.1, 0.1).tolist()
+    ([True, False], False)
+    """
+    wide, limit = np.asarray(x, np.float64), np.asarray(threshold, np.float64)
+    with np.errstate(over="ignore"):
+        narrow = wide.astype(np.float32).astype(np.float64)
+    kind = np.asarray(test)
+    result: npt.NDArray[np.bool_] = np.where(
+        kind == Test.LESS_F32, narrow < limit, np.where(kind == Test.AT_MOST_F32, narrow, wide) <= limit
+    )
+    return result
 
 
 def check_ensemble(model: TreeEnsemble) -> None:
@@ -283,6 +325,14 @@ def check_ensemble(model: TreeEnsemble) -> None:
         raise ModelError("a leaf value is NaN or infinite")
     if not np.isfinite(model.threshold[inner][model.test[inner] != Test.IN_SET]).all():
         raise ModelError("a threshold is NaN or infinite")
+    less = model.threshold[model.test == Test.LESS_F32]
+    with np.errstate(over="ignore"):
+        wide = less[less.astype(np.float32) != less]
+    if len(wide):
+        raise ModelError(f"a threshold of x < t on float32 inputs is no float32 itself: {float(wide[0])}")
+    start, stop = model.set_start[inner], model.set_stop[inner]
+    if ((start < 0) | (start > stop) | (stop > len(model.set_codes))).any() or (model.set_codes < 0).any():
+        raise ModelError("a category set lies outside the model's codes, or has a negative code")
     if ((model.feature[inner] < 0) | (model.feature[inner] >= model.n_features)).any():
         raise ModelError(f"a node tests a feature outside 0..{model.n_features - 1}")
     parents = np.zeros(n, np.int64)
@@ -298,6 +348,8 @@ def check_ensemble(model: TreeEnsemble) -> None:
         raise ModelError("the nodes do not form trees: a node has no parent, several parents, or lies on a cycle")
     if len(model.tree_output) != model.n_trees or (model.tree_output >= model.n_outputs).any():
         raise ModelError("tree_output does not name one output a tree")
+    if model.scale <= 0 or (model.link == "mean" and model.scale != 1):
+        raise ModelError(f"the margin's scale is {model.scale}; it must be positive, and 1 for a mean of trees")
 
 
 class EnsembleBuilder:
@@ -371,6 +423,8 @@ class EnsembleBuilder:
         classes: Sequence[Any] = (0, 1),
         tie: Tie = "negative",
         sum_dtype: Literal["float32", "float64"] = "float64",
+        scale: Fraction = Fraction(1),
+        decides_on: Decides = "margin",
         categories: Mapping[int, tuple[Any, ...]] | None = None,
         known_codes: Mapping[int, frozenset[int]] | None = None,
     ) -> TreeEnsemble:
@@ -378,7 +432,7 @@ class EnsembleBuilder:
         if not self._roots:
             raise ModelError("the model has no trees")
         if len(set(feature_names)) != len(feature_names):
-            twice = next(name for name in feature_names if list(feature_names).count(name) > 1)
+            twice = next(name for name, count in Counter(feature_names).items() if count > 1)
             raise ModelError(f"feature name '{twice}' occurs twice in the model; names must be distinct")
         types = {"feature": np.int32, "test": np.uint8, "threshold": np.float64, "left": np.int32, "right": np.int32,
                  "default_left": np.bool_, "missing": np.uint8, "set_start": np.int32, "set_stop": np.int32,
@@ -395,6 +449,8 @@ class EnsembleBuilder:
             classes=tuple(classes),
             tie=tie,
             sum_dtype=sum_dtype,
+            scale=Fraction(scale),
+            decides_on=decides_on,
             categories=dict(categories or {}),
             known_codes=dict(known_codes or {}),
             **arrays,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from decimal import ROUND_FLOOR, Context, Decimal
+from collections.abc import Iterable
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_FLOOR, Context, Decimal, localcontext
 from fractions import Fraction
 from numbers import Rational
 
@@ -21,15 +22,23 @@ def fraction(value: object, error: type[Exception], where: str) -> Fraction:
     Fraction(1, 10)
     >>> fraction("1/3", ValueError, "epsilon")
     Fraction(1, 3)
+    >>> fraction(Decimal("0.3"), ValueError, "epsilon")
+    Fraction(3, 10)
     """
     if isinstance(value, bool):
         raise error(f"{where}: expected a number, found {value!r}")
-    if isinstance(value, Fraction):
-        return value
     if isinstance(value, Rational):
-        return Fraction(int(value.numerator), int(value.denominator))
+        exact = Fraction(int(value.numerator), int(value.denominator))
+        if max(abs(exact.numerator), exact.denominator) >= 10 ** (2 * MAX_DIGITS):  # str() of it may be refused
+            raise error(f"{where}: expected a number of at most {2 * MAX_DIGITS} digits")
+        return exact
     try:
-        text = value.strip() if isinstance(value, str) else repr(float(value))  # type: ignore[arg-type]
+        if isinstance(value, Decimal):
+            text = str(value)
+        else:
+            text = value.strip() if isinstance(value, str) else repr(float(value))  # type: ignore[arg-type]
+        if len(text) > 2 * MAX_DIGITS:
+            raise ValueError
         if "/" not in text:
             number = Decimal(text)
             if not number.is_finite():
@@ -37,12 +46,18 @@ def fraction(value: object, error: type[Exception], where: str) -> Fraction:
             if number and abs(number.adjusted()) > MAX_DIGITS:
                 raise ValueError
             return Fraction(number)
-        if len(text) > 2 * MAX_DIGITS:
-            raise ValueError
         return Fraction(text)
     except (ValueError, TypeError, ArithmeticError):
-        shown = repr(value)
-        raise error(f"{where}: expected a finite number, found {shown if len(shown) <= 60 else shown[:57] + '...'}") from None
+        raise error(f"{where}: expected a finite number, found {shown(value)}") from None
+
+
+def shown(value: object) -> str:
+    """A value for an error message: short, on one line."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # an integer of thousands of digits, lists in lists in lists
+        text = f"a {type(value).__name__} too long to show"
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def plain(value: Fraction) -> int | float | str:
@@ -58,19 +73,42 @@ def plain(value: Fraction) -> int | float | str:
     return f"{value.numerator}/{value.denominator}"
 
 
-def floor_scaled_logit(kappa: Fraction, scale_bits: int) -> int:
-    """floor(logit(kappa) * 2**scale_bits) for 1/2 < kappa < 1, computed with enough digits to be certain.
+def exact_sum(values: Iterable[float]) -> Fraction:
+    """The sum of floats without rounding.
+
+    Examples
+    --------
+    >>> exact_sum([0.5, 2**-60, -0.5])
+    Fraction(1, 1152921504606846976)
+    """
+    ratios = [value.as_integer_ratio() for value in values]
+    unit = max((denominator for _, denominator in ratios), default=1)  # all of them are powers of two
+    return Fraction(sum(numerator * (unit // denominator) for numerator, denominator in ratios), unit)
+
+
+def floor_scaled_logit(
+    kappa: Fraction, scale_bits: int, factor: Fraction = Fraction(1), offset: Fraction = Fraction(0)
+) -> int:
+    """floor(logit(kappa) * factor * 2**scale_bits + offset) for 1/2 < kappa < 1, with enough digits to be certain.
 
     logit(kappa) is irrational for every rational kappa != 1/2 (Lindemann-Weierstrass), so enough digits always settle
     the floor; the loop adds digits until the two ends of the error interval agree.
+
+    Examples
+    --------
+    >>> floor_scaled_logit(Fraction(4, 5), 10)  # ln 4 = 1.38629...
+    1419
     """
-    digits = 30 + math.ceil(scale_bits * 0.30103)
+    exact = factor * 2**scale_bits
+    digits = 30 + math.ceil(math.ceil(exact).bit_length() * 0.30103)
     while True:
-        context = Context(prec=digits, Emax=999999, Emin=-999999)
-        odds = context.divide(Decimal(kappa.numerator), Decimal(kappa.denominator - kappa.numerator))
-        value = context.multiply(context.ln(odds), Decimal(2**scale_bits))
-        slack = context.multiply(abs(value) + Decimal(2**scale_bits), Decimal(10) ** (4 - digits))
-        low, high = (int((value + s).to_integral_value(ROUND_FLOOR, context)) for s in (-slack, slack))
+        # Every step in one context: outside it, a plain `+` rounds to 28 digits.
+        with localcontext(Context(prec=digits, Emax=MAX_EMAX, Emin=MIN_EMIN)):
+            odds = Decimal(kappa.numerator) / Decimal(kappa.denominator - kappa.numerator)
+            unit = Decimal(exact.numerator) / Decimal(exact.denominator)
+            value = odds.ln() * unit + Decimal(offset.numerator) / Decimal(offset.denominator)
+            slack = (abs(value) + unit + 1) * Decimal(10) ** (4 - digits)
+            low, high = (int((value + s).to_integral_value(ROUND_FLOOR)) for s in (-slack, slack))
         if low == high:
             return low
         digits *= 2

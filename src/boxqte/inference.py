@@ -155,7 +155,7 @@ def infer_space(
     view = model_view(model, encoder, names)
     wishes |= {name: by_model(wishes.get(name)) for name in view.categories}
     if view.encoding is not None:
-        sources = encoded_sources(table, names, view.encoding, wishes, mass, missing)
+        sources = encoded_sources(table, names, view.encoding, wishes, missing)
     else:
         sources = plain_sources(table, view, one_hot, wishes)
     check_names(wishes, sources, names)
@@ -222,7 +222,7 @@ def _decided(
         attribute = _overridden(attribute, wish.fields)
         reasons.append(f"overridden: {', '.join(wish.fields)}")
     if column.n_missing and "missing" not in wish.fields:
-        attribute, why = _with_missing(attribute, column, mass, missing, source.n_values)
+        attribute, why = _with_missing(attribute, column, mass, missing)
         reasons.append(why)
     if mass == "data" and "mass" not in wish.fields:
         attribute, why = with_data_mass(attribute, column.counts)
@@ -327,7 +327,7 @@ def _overridden(attribute: Attribute, fields: Mapping[str, Any]) -> Attribute:
 
 
 def _with_missing(
-    attribute: Attribute, column: Column, mass: MassRule, missing: MissingRule, n_values: int | None
+    attribute: Attribute, column: Column, mass: MassRule, missing: MissingRule
 ) -> tuple[Attribute, str]:
     n, rows = column.n_missing, len(column.values)
     found = "1 missing value" if n == 1 else f"{n} missing values"
@@ -338,7 +338,7 @@ def _with_missing(
     size = attribute.size
     if mass == "data" or size is None:
         return replace(attribute, missing=Fraction(n, rows)), f"{found}, declared with the share {n}/{rows}"
-    return replace(attribute, missing=Fraction(1, (n_values or size) + 1)), f"{found}, declared as one more value"
+    return replace(attribute, missing=Fraction(1, size + 1)), f"{found}, declared as one more value"
 
 
 def _distinct(column: Column) -> str:

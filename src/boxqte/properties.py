@@ -49,9 +49,13 @@ class Property:
             if name not in space.names:
                 raise PropertyError(f"epsilon: '{name}' is not an attribute; attributes are {', '.join(space.names)}")
             if name in self.sensitive:
-                raise PropertyError(f"epsilon: '{name}' is sensitive, it may change by any distance; leave it out of epsilon")
+                raise PropertyError(
+                    f"epsilon: '{name}' is sensitive, it may change by any distance; leave it out of epsilon"
+                )
             if value and not space[name].is_numeric:
-                raise PropertyError(f"epsilon: '{name}' is {space[name].kind}, its tolerance can only be 0, found {plain(value)}")
+                raise PropertyError(
+                    f"epsilon: '{name}' is {space[name].kind}, its tolerance can only be 0, found {plain(value)}"
+                )
         return {a.name: given.get(a.name, Fraction(0)) for a in free}
 
     def to_json(self) -> dict[str, Any]:
@@ -150,5 +154,6 @@ def _fill(target: Property, sensitive: tuple[str, ...], epsilon: object, kappa: 
         raise PropertyError(f"kappa: must be at least 0 and below 1, found {plain(level)}")
     if tie not in ("library", "paper"):
         raise PropertyError(f"tie: expected 'library' or 'paper', found {tie!r}")
-    for name, value in (("sensitive", sensitive), ("epsilon", exact), ("kappa", level), ("tie", tie)):
-        object.__setattr__(target, name, value)
+    fields = {"sensitive": sensitive, "epsilon": exact, "kappa": level, "tie": tie}
+    for field, content in fields.items():
+        object.__setattr__(target, field, content)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import math
 from dataclasses import dataclass, field
@@ -10,6 +11,8 @@ from fractions import Fraction
 from typing import Any
 
 from boxqte.properties import Property
+
+VALUE_ERROR = Fraction(1, 10**6)  # bounds further apart than this are no value, whatever the engine says
 
 
 class Status(Enum):
@@ -62,7 +65,7 @@ def down(value: Fraction) -> float:
 
 def up(value: Fraction) -> float:
     """The smallest float that is not below the value."""
-    return -down(-value)
+    return -down(-value) + 0.0  # 0, never -0
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,8 @@ class Quantification:
     lower, upper
         Bounds on the measure M = 1 - |X_unfair| / |X_kappa|, certain and rounded outward.
     value
-        The measure itself once converged (the nearest float), else None.
+        The measure itself once converged (the nearest float), else None; also None where so little is confident that
+        floating-point error leaves the ratio open.
     exact
         The measure as a rational where the engine computes in rationals, else None.
     status
@@ -110,7 +114,7 @@ class Quantification:
         None if the engine does not compute it.
     """
 
-    property: Property
+    property: Property  # hides the builtin below, as far as a type checker can see
     model: ModelSummary
     engine: str
     status: Status
@@ -123,46 +127,48 @@ class Quantification:
     count: int | None = None
     details: dict[str, Any] = field(default_factory=dict)
 
-    @property
+    @builtins.property
     def converged(self) -> bool:
         return self.status is Status.CONVERGED
 
-    @property
+    @builtins.property
     def bounds(self) -> Bounds | None:
         """Bounds on the measure; None if no input is confident, which leaves the measure undefined."""
         ends = self.decided.measure()
         return None if ends is None else Bounds(down(ends[0]), min(up(ends[1]), 1.0))
 
-    @property
+    @builtins.property
     def undefined(self) -> bool:
         """Whether |X_kappa| = 0 is proved, so that there is no measure."""
         return self.bounds is None or (self.converged and self.confident.upper == 0)
 
-    @property
+    @builtins.property
     def lower(self) -> float | None:
         return None if self.bounds is None else self.bounds.lower
 
-    @property
+    @builtins.property
     def upper(self) -> float | None:
         return None if self.bounds is None else self.bounds.upper
 
-    @property
+    @builtins.property
     def value(self) -> float | None:
         ends = self.decided.measure()
-        return float((ends[0] + ends[1]) / 2) if self.converged and ends is not None else None
+        if not self.converged or ends is None or ends[1] - ends[0] > VALUE_ERROR:
+            return None
+        return float((ends[0] + ends[1]) / 2)
 
-    @property
+    @builtins.property
     def exact(self) -> Fraction | None:
         ends = self.decided.measure()
         return ends[0] if self.converged and ends is not None and ends[0] == ends[1] else None
 
-    @property
+    @builtins.property
     def confident(self) -> Bounds:
         low = Fraction(self.decided.low)
         sure = Fraction(self.decided.fair) + Fraction(self.decided.unfair)
         return Bounds(down(sure), up(max(1 - low, sure)))
 
-    @property
+    @builtins.property
     def counterexample(self) -> Bounds:
         unfair = Fraction(self.decided.unfair)
         return Bounds(down(unfair), up(unfair + self.decided.undecided))
@@ -172,11 +178,14 @@ class Quantification:
         p = self.property
         lines = [
             "measure = 1 - |counterexamples| / |confident inputs|, over the whole declared space, product measure",
-            "a counterexample is a confident input x for which some x' in the space has the other class, "
-            + ("differs in a sensitive attribute, and " if p.sensitive else "and ")
-            + "is within epsilon in every other attribute (categorical: equal)",
-            "margins are summed exactly; `rounding_ambiguous` bounds the mass where the library's own rounding could matter",
-            "tests on real attributes are read on the real number; `input_rounding` bounds the mass that a float32 cast moves",
+            "a counterexample is a confident input x for which some x' in the space has the other class"
+            + (", differs in a sensitive attribute, and is within epsilon in every other" if p.sensitive else "")
+            + ("" if p.sensitive else " and is within epsilon in every")
+            + " attribute (categorical: equal)",
+            "margins are summed exactly; `rounding_ambiguous` bounds the mass where the library's own rounding could "
+            "matter",
+            "tests on real attributes are read on the real number; `input_rounding` bounds the mass that a float32 "
+            "cast moves",
         ]
         lines.append(
             "an input with margin 0 has the class that the library's predict gives it"
@@ -187,6 +196,8 @@ class Quantification:
 
     def guarantee(self) -> str:
         """What the bounds promise."""
+        if self.undefined:
+            return "every input decided; it is proved that none is confident"
         if self.exact is not None:
             return "exact rational arithmetic"
         if self.converged:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -46,8 +47,6 @@ class Source:
     """The model columns, where they are not the column itself."""
     settled: Attribute | None = None
     why: str = ""
-    n_values: int | None = None
-    """How many of the user's values a settled attribute has, where some of them share a code."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +105,6 @@ def encoded_sources(
     names: Sequence[str],
     encoding: Sequence[EncodedColumn],
     wishes: Mapping[str, Wish],
-    mass: MassRule,
     missing: MissingRule,
 ) -> list[Source]:
     """One source for each of the user's columns that reaches the model through the encoder."""
@@ -119,51 +117,46 @@ def encoded_sources(
         elif encoded.values is None:
             sources.append(Source(encoded.name, table.column(encoded.name), encoded.columns))
         else:
-            sources.append(_encoded_source(encoded, table.column(encoded.name), mass, missing))
+            sources.append(_encoded_source(encoded, table.column(encoded.name), missing))
     return sources
 
 
-def _encoded_source(encoded: EncodedColumn, column: Column, mass: MassRule, missing: MissingRule) -> Source:
+def _encoded_source(encoded: EncodedColumn, column: Column, missing: MissingRule) -> Source:
     """The attribute that an encoder makes of a column: its categories, and what each writes into the model columns.
 
-    Values that share a code (infrequent categories) are one value with the mass of all of them: no model behind the
-    encoder can tell them apart. A missing value that the encoder writes as a category of its own is a value only if
-    missing values are declared; one that it writes as NaN is the attribute's missing value.
+    Categories that share a code (infrequent ones) remain values of their own. A missing value that the encoder writes
+    as a category of its own is a value only if missing values are declared; one that it writes as NaN is the
+    attribute's missing value.
     """
     assert encoded.values is not None
     assert encoded.codes is not None
-    sharing: dict[tuple[float, ...], list[Any]] = {}
-    why = f"{len(encoded.values)} categories of the encoder"
+    codes: dict[Any, tuple[float, ...]] = {}
     for value, code in zip(encoded.values, encoded.codes.tolist()):
         value = plain_value(value)
         absent = value is None
         if absent and (missing != "declare" or any(map(math.isnan, code))):
             continue
-        sharing.setdefault(tuple(code), []).append(MISSING_CATEGORY if absent else as_category(value))
-    has_code = any(MISSING_CATEGORY in values for values in sharing.values())
+        value = MISSING_CATEGORY if absent else as_category(value)
+        if codes.setdefault(value, tuple(code)) != tuple(code):  # None and NaN, which tables do not keep apart
+            raise SpaceError(f"encoder: column '{column.name}' has two categories {value!r} with codes of their own")
     if column.n_missing and missing == "error":
         raise missing_values(column)
-    first = {value: values[0] for values in sharing.values() for value in values}
-    unknown = sum(count for value, count in column.counts.items() if value not in first)
+    why = f"{len(encoded.values)} categories of the encoder"
+    shared = len(codes) - sum(1 for n in Counter(codes.values()).values() if n == 1)
+    if shared:
+        why += f", {shared} of them share a code"
+    unknown = sum(count for value, count in column.counts.items() if value not in codes)
     if unknown:
         why += f"; rows with values that it does not know: {unknown}"
-    held = [
-        MISSING_CATEGORY if v is None and has_code else None if v is None else first.get(v, v) for v in column.values
-    ]
-    shared = [values for values in sharing.values() if len(values) > 1]
-    if shared:
-        why += "; one value for those that share a code: " + " and ".join(", ".join(map(str, v)) for v in shared)
-    n_values = sum(map(len, sharing.values()))
+    held = [MISSING_CATEGORY if v is None and MISSING_CATEGORY in codes else v for v in column.values]
     attribute = Attribute(
         encoded.name,
         "categorical" if len(encoded.columns) == 1 else "one-hot",
-        values=tuple(values[0] for values in sharing.values()),
-        labels=tuple(", ".join(map(str, values)) for values in sharing.values()) if shared else None,
+        values=tuple(codes),
         columns=encoded.columns,
-        codes=tuple(sharing),
-        weights=tuple(Fraction(len(values)) for values in sharing.values()) if shared and mass == "uniform" else None,
+        codes=tuple(codes.values()),
     )
-    return Source(encoded.name, Column(column.name, column.storage, held), None, attribute, why, n_values)
+    return Source(encoded.name, Column(column.name, column.storage, held), None, attribute, why)
 
 
 def model_view(model: Any, encoder: Any, names: tuple[str, ...]) -> ModelView:

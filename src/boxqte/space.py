@@ -9,15 +9,18 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from boxqte.errors import SpaceError
-from boxqte.exact import Number, fraction, plain
+from boxqte.exact import Number, fraction, plain, shown
 
 if TYPE_CHECKING:
     from boxqte.inference import Inference
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 Kind = Literal["real", "integer", "categorical", "one-hot"]
 KINDS: tuple[Kind, ...] = ("real", "integer", "categorical", "one-hot")
 MAX_INTEGER = 2**53  # beyond this, float64 columns cannot tell neighbouring integers apart
+LARGEST = sys.float_info.max
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,12 @@ class Histogram:
         at = bisect_right(self.edges, point) - 1
         low, high = self.edges[at], self.edges[at + 1]
         inside = self.weights[at] * (point - low) / (high - low)
-        return (sum(self.weights[:at], Fraction(0)) + inside) / sum(self.weights)
+        return (self._before[at] + inside) / self._before[-1]
+
+    @cached_property
+    def _before(self) -> list[Fraction]:
+        """The weight of the first i bins; the last entry is that of all."""
+        return list(accumulate(self.weights, initial=Fraction(0)))
 
 
 @dataclass(frozen=True)
@@ -72,7 +81,7 @@ class Attribute:
         The model columns it feeds; `(name,)` unless it is a one-hot group.
     codes
         What each value writes into each column; None if the values are the codes themselves, or if the model knows
-        the codes of its categories.
+        the codes of its categories. Values may share a code (infrequent categories): they remain different values.
     missing
         The share of the mass of a missing value (NaN in every column), or None if a missing value is not in the domain.
     weights
@@ -101,14 +110,14 @@ class Attribute:
         """A closed interval, measured by length. `missing` is the share of the mass of a missing value."""
         ends = [fraction(v, SpaceError, f"attribute '{name}', {end}") for v, end in ((low, "low"), (high, "high"))]
         share = None if missing is None else fraction(missing, SpaceError, f"attribute '{name}', missing")
-        return cls(name, "real", *ends, columns=(name,), missing=share)
+        return cls(name, "real", ends[0], ends[1], columns=(name,), missing=share)
 
     @classmethod
     def integer(cls, name: str, low: Number, high: Number, *, missing: Number | bool | None = None) -> Attribute:
         """The integers low..high, each the same mass; `missing=True` is one more value of the same mass."""
         ends = [fraction(v, SpaceError, f"attribute '{name}', {end}") for v, end in ((low, "low"), (high, "high"))]
         share = _missing_share(name, missing, 1 + max(math.floor(ends[1]) - math.ceil(ends[0]), 0))
-        return cls(name, "integer", *ends, columns=(name,), missing=share)
+        return cls(name, "integer", ends[0], ends[1], columns=(name,), missing=share)
 
     @classmethod
     def categorical(
@@ -219,17 +228,17 @@ class Attribute:
     def from_json(cls, node: Mapping[str, Any], where: str) -> Attribute:
         """An attribute from its JSON object; `where` is its place in the file, for error messages."""
         if not isinstance(node, Mapping):
-            raise SpaceError(f"{where}: expected an object, found {_shown(node)}")
+            raise SpaceError(f"{where}: expected an object, found {shown(node)}")
         known = {"name", "kind", "low", "high", "values", "labels", "columns", "codes", "missing", "mass"}
         for key in node:
             if key not in known:
                 raise SpaceError(f"{where}.{key}: unknown field; known are {', '.join(sorted(known))}")
         name, kind = node.get("name"), node.get("kind")
         if not isinstance(name, str) or not name:
-            raise SpaceError(f"{where}.name: expected a name, found {_shown(name)}")
+            raise SpaceError(f"{where}.name: expected a name, found {shown(name)}")
         where = f"{where} ('{name}')"
         if kind not in KINDS:
-            raise SpaceError(f"{where}.kind: expected one of {', '.join(KINDS)}, found {_shown(kind)}")
+            raise SpaceError(f"{where}.kind: expected one of {', '.join(KINDS)}, found {shown(kind)}")
         foreign = ("values", "labels", "codes") if kind in ("real", "integer") else ("low", "high")
         for key in foreign:
             if node.get(key) is not None:
@@ -248,7 +257,7 @@ class Attribute:
         labels = _list(node, "labels", where)
         columns = _list(node, "columns", where)
         if columns is not None and not all(isinstance(c, str) for c in columns):
-            raise SpaceError(f"{where}.columns: expected column names, found {_shown(columns)}")
+            raise SpaceError(f"{where}.columns: expected column names, found {shown(columns)}")
         columns = columns or [name]
         codes = _codes(node, kind, len(columns), len(values), where)
         size = int(ends[1] - ends[0]) + 1 if kind == "integer" and ends[1] >= ends[0] else len(values)
@@ -258,7 +267,9 @@ class Attribute:
             mass = node["mass"]
             if kind in ("real", "integer"):
                 if not isinstance(mass, Mapping) or set(mass) != {"edges", "weights"}:
-                    raise SpaceError(f"{where}.mass: expected {{'edges': [...], 'weights': [...]}}, found {_shown(mass)}")
+                    raise SpaceError(
+                        f"{where}.mass: expected {{'edges': [...], 'weights': [...]}}, found {shown(mass)}"
+                    )
                 edges, heights = (
                     tuple(fraction(v, SpaceError, f"{where}.mass.{part}") for v in (_list(mass, part, where) or []))
                     for part in ("edges", "weights")
@@ -381,15 +392,15 @@ class Space:
     def from_json(cls, node: Mapping[str, Any], where: str = "space") -> Space:
         """A space from its JSON object. Fields other than label, sensitive and attributes are left alone."""
         if not isinstance(node, Mapping):
-            raise SpaceError(f"{where}: expected an object with 'attributes', found {_shown(node)}")
+            raise SpaceError(f"{where}: expected an object with 'attributes', found {shown(node)}")
         attributes = _list(node, "attributes", where)
         if attributes is None:
             raise SpaceError(f"{where}.attributes: missing")
         label = node.get("label")
         if label is not None and not isinstance(label, str):
-            raise SpaceError(f"{where}.label: expected a column name, found {_shown(label)}")
-        read = [Attribute.from_json(a, f"{where}: attributes[{i}]") for i, a in enumerate(attributes)]
+            raise SpaceError(f"{where}.label: expected a column name, found {shown(label)}")
         try:
+            read = [Attribute.from_json(a, f"{where}: attributes[{i}]") for i, a in enumerate(attributes)]
             return cls(read, label=label, sensitive=_list(node, "sensitive", where) or ())
         except SpaceError as error:
             raise SpaceError(f"{where}: {error}" if not str(error).startswith(where) else str(error)) from None
@@ -444,19 +455,16 @@ def _json_value(value: Any) -> Any:
     return value
 
 
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
 def _list(node: Mapping[str, Any], key: str, where: str) -> list[Any] | None:
     value = node.get(key)
     if value is not None and (isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Sequence)):
-        raise SpaceError(f"{where}.{key}: expected a list, found {_shown(value)}")
+        raise SpaceError(f"{where}.{key}: expected a list, found {shown(value)}")
     return None if value is None else list(value)
 
 
-def _codes(node: Mapping[str, Any], kind: str, n_columns: int, n_values: int, where: str) -> tuple[tuple[float, ...], ...] | None:
+def _codes(
+    node: Mapping[str, Any], kind: str, n_columns: int, n_values: int, where: str
+) -> tuple[tuple[float, ...], ...] | None:
     rows = _list(node, "codes", where)
     if rows is None:
         if kind != "one-hot":
@@ -467,8 +475,8 @@ def _codes(node: Mapping[str, Any], kind: str, n_columns: int, n_values: int, wh
     try:
         listed = [list(row) if kind == "one-hot" else [row] for row in rows]
         return tuple(tuple(float(fraction(c, SpaceError, f"{where}.codes")) for c in row) for row in listed)
-    except TypeError:
-        raise SpaceError(f"{where}.codes: expected one list of numbers a value, found {_shown(rows)}") from None
+    except (TypeError, OverflowError):
+        raise SpaceError(f"{where}.codes: expected one list of numbers a value, found {shown(rows)}") from None
 
 
 def _missing_share(name: str, missing: Number | bool | None, n_values: int | None) -> Fraction | None:
@@ -477,7 +485,8 @@ def _missing_share(name: str, missing: Number | bool | None, n_values: int | Non
     if missing is True:
         if n_values is None:
             raise SpaceError(
-                f"attribute '{name}', missing: a real attribute has no smallest mass; give the missing value's share, e.g. 0.05"
+                f"attribute '{name}', missing: a real attribute has no smallest mass; give the missing value's share, "
+                "e.g. 0.05"
             )
         return Fraction(1, n_values + 1)
     return fraction(missing, SpaceError, f"attribute '{name}', missing")
@@ -486,7 +495,7 @@ def _missing_share(name: str, missing: Number | bool | None, n_values: int | Non
 def _check_attribute(a: Attribute) -> None:
     where = f"attribute '{a.name}'"
     if a.kind not in KINDS:
-        raise SpaceError(f"{where}, kind: expected one of {', '.join(KINDS)}, found {_shown(a.kind)}")
+        raise SpaceError(f"{where}, kind: expected one of {', '.join(KINDS)}, found {shown(a.kind)}")
     if not a.columns:
         object.__setattr__(a, "columns", (a.name,))
     if a.is_numeric:
@@ -505,10 +514,10 @@ def _check_attribute(a: Attribute) -> None:
             raise SpaceError(f"{where}, values: the domain is empty")
         seen: set[Any] = set()
         for v in a.values:
-            if not isinstance(v, (str, int, float)) or (isinstance(v, float) and not math.isfinite(v)):
-                raise SpaceError(f"{where}, values: expected texts or finite numbers, found {_shown(v)}")
+            if not isinstance(v, (str, int, float)) or (not isinstance(v, str) and not -LARGEST <= v <= LARGEST):
+                raise SpaceError(f"{where}, values: expected texts or finite numbers, found {shown(v)}")
             if v in seen:
-                raise SpaceError(f"{where}, values: {_shown(v)} occurs twice")
+                raise SpaceError(f"{where}, values: {shown(v)} occurs twice")
             seen.add(v)
         if a.histogram is not None:
             raise SpaceError(f"{where}, mass: a {a.kind} attribute takes one weight a value")
@@ -517,11 +526,10 @@ def _check_attribute(a: Attribute) -> None:
     if a.labels is not None and len(a.labels) != len(a.values):
         raise SpaceError(f"{where}, labels: {len(a.labels)} labels for {len(a.values)} values")
     if a.codes is not None and (
-        len(a.codes) != len(a.values) or any(len(row) != len(a.columns) or not all(map(math.isfinite, row)) for row in a.codes)
+        len(a.codes) != len(a.values)
+        or any(len(row) != len(a.columns) or not all(map(math.isfinite, row)) for row in a.codes)
     ):
         raise SpaceError(f"{where}, codes: expected {len(a.values)} x {len(a.columns)} finite numbers")
-    if a.codes is not None and len(set(a.codes)) != len(a.codes):
-        raise SpaceError(f"{where}, codes: two values have the same code")
     if a.kind != "one-hot" and len(a.columns) != 1:
         raise SpaceError(f"{where}, columns: only a one-hot attribute feeds several columns")
     if a.missing is not None and not 0 <= a.missing < 1:

@@ -31,6 +31,7 @@ import numpy.typing as npt
 from boxqte.ensemble import ZERO_BAND, Test, TreeEnsemble
 
 FloatArray = npt.NDArray[np.float64]
+INFINITE_F32 = 2.0**128 - 2.0**103  # halfway from the largest float32 to the next: the cast makes infinity of it
 UNSEEN_ABOVE = (1, 2, 1000)  # how far above the largest known code the unseen ones lie
 
 
@@ -113,15 +114,16 @@ def split_values(ensemble: TreeEnsemble, node: int, missing: bool, unseen: bool)
 
 def threshold_values(threshold: float) -> list[float]:
     """The threshold, its neighbours in float64 and float32, and where rounding to float32 flips between neighbours."""
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):  # beyond the largest float32 there is infinity
         single = np.float32(threshold)
-    around = [single, np.nextafter(single, np.float32(-np.inf)), np.nextafter(single, np.float32(np.inf))]
+        around = [single, np.nextafter(single, np.float32(-np.inf)), np.nextafter(single, np.float32(np.inf))]
     points = [threshold, *(float(v) for v in around)]
     # Half-way between float32 neighbours the cast rounds to even; one float64 ulp decides which neighbour it becomes.
     points += [(float(around[0]) + float(around[1])) / 2, (float(around[0]) + float(around[2])) / 2]
     points += [0.0, -0.0, ZERO_BAND, -ZERO_BAND]
-    beside = [float(np.nextafter(p, side)) for p in points for side in (-np.inf, np.inf)]
-    return sorted({p for p in points + beside if np.isfinite(p) and abs(p) <= np.finfo(np.float32).max})
+    with np.errstate(over="ignore"):
+        beside = [float(np.nextafter(p, side)) for p in points for side in (-np.inf, np.inf)]
+    return sorted({p for p in points + beside if abs(p) < INFINITE_F32})
 
 
 def set_values(ensemble: TreeEnsemble, node: int, unseen: bool) -> list[float]:

@@ -1,7 +1,7 @@
 """Engines: one protocol, several ways to the same number. A new engine is one file or folder and one line in ENGINES.
 
-An engine is a class whose constructor takes its options (a frozen dataclass `Options`) and whose `run` takes a Grid, the
-limits and a Watch. It reports proved masses to the watch as it goes, stops when the watch says so, and returns an
+An engine is a class whose constructor takes its options (a frozen dataclass `Options`) and whose `run` takes a Grid,
+the limits and a Watch. It reports proved masses to the watch as it goes, stops when the watch says so, and returns an
 Outcome. Whatever stops it, what it has reported stays true.
 """
 
@@ -19,6 +19,7 @@ from boxqte.result import Decided, Status, down, up
 
 # name -> module:class
 ENGINES: dict[str, str] = {
+    "box": "boxqte.engines.box.engine:Box",
     "exhaustive": "boxqte.engines.exhaustive:Exhaustive",
 }
 DEFAULT_ENGINE = "exhaustive"
@@ -101,12 +102,17 @@ class Progress:
     open_boxes: int
 
 
-def make_engine(name: str, options: Mapping[str, Any] | None = None) -> Engine:
-    """The engine of that name with the given options; errors name what would be accepted."""
+def engine_class(name: str) -> Any:
+    """The class of the engine of that name."""
     if name not in ENGINES:
         raise EngineError(f"engine: '{name}' is unknown; engines are {', '.join(ENGINES)}")
     module, _, cls = ENGINES[name].partition(":")
-    engine = getattr(importlib.import_module(module), cls)
+    return getattr(importlib.import_module(module), cls)
+
+
+def make_engine(name: str, options: Mapping[str, Any] | None = None) -> Engine:
+    """The engine of that name with the given options; errors name what would be accepted."""
+    engine = engine_class(name)
     known = {f.name: f for f in fields(engine.Options)}
     for key in options or {}:
         if key not in known:

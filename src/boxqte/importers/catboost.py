@@ -33,12 +33,10 @@ from boxqte.importers.structure import (
     finite,
     get,
     integer,
-    is_power_of_two,
     numbers,
     parsed_json,
     read_bytes,
     real,
-    scaled,
     shown,
     type_name,
 )
@@ -114,7 +112,7 @@ def parse(data: bytes, name: str) -> tuple[TreeEnsemble, Features]:
     if not trees:
         raise ModelError(f"{where}{key}: the model has no trees")
     for index, tree in enumerate(trees):
-        nodes += add(builder, tree, f"{where}{key}[{index}]", features, outputs, scale)
+        nodes += add(builder, tree, f"{where}{key}[{index}]", features, outputs)
         if nodes > MAX_NODES:
             raise ModelError(f"{where}{key}: have more than {MAX_NODES} nodes")
     ensemble = builder.build(
@@ -123,6 +121,7 @@ def parse(data: bytes, name: str) -> tuple[TreeEnsemble, Features]:
         base=base,
         link=link,
         classes=classes,
+        scale=scale,
         categories=features.categories,
     )
     return ensemble, features
@@ -244,18 +243,16 @@ def _classes(info: Mapping[str, Any], where: str) -> tuple[Link, tuple[Any, ...]
 
 
 def _scale_and_bias(pair: list[Any], outputs: int, where: str) -> tuple[Fraction, list[Fraction]]:
-    """F = scale * sum + bias; the scale goes into the leaf values, which is exact for powers of two only."""
+    """CatBoost's F = scale * sum + bias as our scale * (base + sum)."""
     if len(pair) != 2:
         raise ModelError(f"{where}: has {len(pair)} entries, expected 2")
     scale = Fraction(real(pair[0], f"{where}[0]"))
-    if not is_power_of_two(scale):
-        raise ModelError(
-            f"{where}[0]: {shown(pair[0])} cannot be folded into the leaf values exactly; accepted are powers of two"
-        )
+    if scale <= 0:
+        raise ModelError(f"{where}[0]: {shown(pair[0])} is not positive")
     biases = pair[1] if isinstance(pair[1], list) else [pair[1]]
     if len(biases) != outputs:
         raise ModelError(f"{where}[1]: has {len(biases)} entries, expected {outputs}")
-    return scale, [Fraction(real(bias, f"{where}[1][{at}]")) for at, bias in enumerate(biases)]
+    return scale, [Fraction(real(bias, f"{where}[1][{at}]")) / scale for at, bias in enumerate(biases)]
 
 
 def _split(node: Any, features: Features, where: str) -> Split:
@@ -293,9 +290,7 @@ def _written(kind: str, feature: int, value: float) -> str:
     return f"{kind} {feature} at {value!r}"
 
 
-def _add_oblivious(
-    builder: EnsembleBuilder, tree: Any, where: str, features: Features, outputs: int, scale: Fraction
-) -> int:
+def _add_oblivious(builder: EnsembleBuilder, tree: Any, where: str, features: Features, outputs: int) -> int:
     """Write an oblivious tree out: the root asks the last split, so that the leaves come in CatBoost's order."""
     entries = _entries(tree, "splits", where)
     depth = len(entries)
@@ -304,7 +299,7 @@ def _add_oblivious(
     leaves = 1 << depth
     flat = numbers(get(tree, "leaf_values", list, where), f"{where}.leaf_values", leaves * outputs, np.float64)
     finite(flat, f"{where}.leaf_values")
-    value = scaled(flat, scale, f"{where}.leaf_values").reshape(leaves, outputs)
+    value = flat.reshape(leaves, outputs)
     splits = [_split(entry, features, f"{where}.splits[{at}]") for at, entry in enumerate(entries)]
     inner = leaves - 1
     per_node = [splits[depth - 1 - level] for level in range(depth) for _ in range(1 << level)]
@@ -313,9 +308,7 @@ def _add_oblivious(
     return inner + leaves
 
 
-def _add_nested(
-    builder: EnsembleBuilder, tree: Any, where: str, features: Features, outputs: int, scale: Fraction
-) -> int:
+def _add_nested(builder: EnsembleBuilder, tree: Any, where: str, features: Features, outputs: int) -> int:
     """Add a tree that is written as nested left/right objects: splits first, then leaves in CatBoost's order."""
     splits: list[Split] = []
     values: list[npt.NDArray[np.float64]] = []
@@ -328,7 +321,7 @@ def _add_nested(
             leaf = numbers(raw if isinstance(raw, list) else [raw], f"{here}.value", outputs, np.float64)
             finite(leaf, f"{here}.value")
             links.append((parent, right, len(values), True))
-            values.append(scaled(leaf, scale, f"{here}.value"))
+            values.append(leaf)
             continue
         if depth == MAX_TREE_DEPTH:
             raise ModelError(f"{here}: deeper than {MAX_TREE_DEPTH}, which is the most that is accepted")

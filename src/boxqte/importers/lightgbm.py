@@ -4,7 +4,7 @@ A live model is written by its own library (`model_to_string`, which keeps the t
 that `predict` uses, and prints every float64 with 17 digits) and then read like a file.
 
 What the library does and we keep: a numeric split is x <= t in float64; a categorical split is a bitset of codes, and
-NaN, negative codes and codes outside the bitset go right; every |x| <= ZERO is read as 0.0 before any test.
+NaN, negative codes and codes outside the bitset go right; every |x| <= ZERO_BAND is read as 0.0 before any test.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from boxqte.ensemble import EnsembleBuilder, Link, Missing, Test, TreeEnsemble
+from boxqte.ensemble import ZERO_BAND, EnsembleBuilder, Link, Missing, Test, TreeEnsemble
 from boxqte.errors import ModelError
 from boxqte.importers import ImportedModel
 from boxqte.importers.structure import (
@@ -31,18 +31,13 @@ from boxqte.importers.structure import (
     check_distinct,
     check_tree,
     integer,
-    is_power_of_two,
     read_bytes,
-    scaled,
     shown,
     type_name,
     within,
 )
 
 FloatArray = npt.NDArray[np.float64]
-
-# LightGBM's kZeroThreshold is the float literal 1e-35f in a double: a little more than 1e-35.
-ZERO = float(np.float32(1e-35))
 
 VERSIONS = ("v3", "v4")
 ACCEPTED = "accepted are 'binary', 'cross_entropy' and 'multiclass'"
@@ -69,11 +64,11 @@ REAL = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]{1,5})?")
 
 @dataclass(frozen=True)
 class Objective:
-    """What turns summed leaf values into classes: p = sigmoid(factor * F), or the softmax of one F a class."""
+    """What turns summed leaf values S into classes: p = sigmoid(scale * S), or the softmax of one scale * S a class."""
 
     link: Link
     outputs: int
-    factor: Fraction  # a power of two, so that leaf values can take it over exactly
+    scale: Fraction
 
 
 def recognises(source: object) -> bool:
@@ -97,7 +92,9 @@ def load(source: Any, *, allow_pickle: bool) -> ImportedModel:
     booster, labels = source, None
     if not _is_lightgbm(source, "Booster"):
         booster, labels = _fitted(source, name)
-    ensemble = parse(booster.model_to_string(), name, labels)
+    text = booster.model_to_string()
+    ensemble = parse(text, name, labels)
+    _check_sigmoid(booster, text, name)
     return ImportedModel(ensemble, name, _native(lambda: booster))
 
 
@@ -117,9 +114,7 @@ def parse(text: str, name: str, labels: Sequence[Any] | None = None) -> TreeEnse
     codes: dict[int, set[int]] = {}
     nodes = 0
     for index, fields in enumerate(trees):
-        nodes += _add_tree(
-            builder, fields, f"{where}Tree={index}.", columns, index % objective.outputs, objective.factor, codes
-        )
+        nodes += _add_tree(builder, fields, f"{where}Tree={index}.", columns, index % objective.outputs, codes)
         if nodes > MAX_NODES:
             raise ModelError(f"{where}num_leaves: the trees have more than {MAX_NODES} nodes")
     return builder.build(
@@ -128,6 +123,8 @@ def parse(text: str, name: str, labels: Sequence[Any] | None = None) -> TreeEnse
         base=[Fraction(0)] * objective.outputs,
         link=objective.link,
         classes=classes,
+        scale=objective.scale,
+        decides_on="probability",
         categories=_categories(tail, infos, codes, where),
     )
 
@@ -187,13 +184,13 @@ def _fields(lines: list[str], known: frozenset[str], where: str) -> dict[str, st
 
 
 def _objective(header: Mapping[str, str], where: str, n_trees: int) -> Objective:
-    """The link, and the factor on the margin: sigmoid's own parameter, and 1/m if m trees are averaged (rf)."""
+    """The link, and the scale of the margin: sigmoid's own parameter, and 1/m if m trees are averaged (rf)."""
     if "objective" not in header:
         raise ModelError(f"{where}objective: missing, as for a custom objective; {ACCEPTED}")
     kind, *rest = header["objective"].split(" ")
     per_iteration = _integer(header, "num_tree_per_iteration", where, 1, MAX_FEATURES)
     num_class = _integer(header, "num_class", where, 1, MAX_FEATURES)
-    factor = Fraction(1)
+    scale = Fraction(1)
     link: Link = "sigmoid"
     given = {"binary": ["sigmoid"], "multiclass": ["num_class"], "cross_entropy": []}.get(kind)
     if given is not None and [word.partition(":")[0] for word in rest] != given:
@@ -205,12 +202,7 @@ def _objective(header: Mapping[str, str], where: str, n_trees: int) -> Objective
         sigma = float(_reals(value, f"{where}objective.sigmoid", 1)[0])
         if sigma <= 0:
             raise ModelError(f"{where}objective.sigmoid: {sigma} is not positive")
-        factor = Fraction(sigma)
-        if not is_power_of_two(factor):
-            raise ModelError(
-                f"{where}objective.sigmoid: {sigma} cannot be folded into the leaf values exactly; accepted are powers "
-                "of two"
-            )
+        scale = Fraction(sigma)
     elif kind == "multiclass":
         link = "softmax"
         if _integers(value, f"{where}objective.num_class", 1)[0] != num_class or num_class < 2:
@@ -226,13 +218,8 @@ def _objective(header: Mapping[str, str], where: str, n_trees: int) -> Objective
     if n_trees % per_iteration:
         raise ModelError(f"{where}num_tree_per_iteration: {per_iteration} does not divide the {n_trees} trees")
     if "average_output" in header:
-        factor /= n_trees // per_iteration
-        if not is_power_of_two(factor):
-            raise ModelError(
-                f"{where}average_output: the mean over {n_trees // per_iteration} iterations cannot be folded into the "
-                "leaf values exactly; accepted are 1, 2, 4, 8, ... iterations"
-            )
-    return Objective(link, num_class, factor)
+        scale /= n_trees // per_iteration
+    return Objective(link, num_class, scale)
 
 
 def _add_tree(
@@ -241,7 +228,6 @@ def _add_tree(
     where: str,
     columns: int,
     output: int,
-    factor: Fraction,
     codes: dict[int, set[int]],
 ) -> int:
     """Add one tree: splits are nodes 0..n-2 as in the file, leaf j is node n-1+j. Returns the number of nodes."""
@@ -250,7 +236,6 @@ def _add_tree(
     leaves = _integer(fields, "num_leaves", where, 1, MAX_NODES)
     splits = leaves - 1
     value = _reals(_field(fields, "leaf_value", where), f"{where}leaf_value", leaves)
-    value = scaled(value, factor, f"{where}leaf_value")
     if splits == 0:
         builder.add_tree(
             feature=[-1], test=[Test.LEAF], threshold=[0.0], left=[-1], right=[-1], value=value, output=output
@@ -291,14 +276,14 @@ def _add_tree(
 
 
 def _around_zero(threshold: FloatArray) -> FloatArray:
-    """The thresholds with which x <= t decides as LightGBM does, which reads every |x| <= ZERO as 0.0 first.
+    """The thresholds with which x <= t decides as LightGBM does, which reads every |x| <= Z = ZERO_BAND as 0.0 first.
 
-    For -ZERO <= t < 0 that is x < -ZERO, for 0 <= t < ZERO it is x <= ZERO; elsewhere nothing changes. The first kind
-    is common: LightGBM cuts just below zero at -ZERO itself, and a plain x <= t would send x = -ZERO the wrong way.
+    For -Z <= t < 0 that is x < -Z, for 0 <= t < Z it is x <= Z; elsewhere nothing changes. The first kind is common:
+    LightGBM cuts just below zero at -Z itself, and a plain x <= t would send x = -Z the wrong way.
     """
-    below = (threshold >= -ZERO) & (threshold < 0)
-    above = (threshold >= 0) & (threshold < ZERO)
-    return np.where(below, np.nextafter(-ZERO, -np.inf), np.where(above, ZERO, threshold))
+    below = (threshold >= -ZERO_BAND) & (threshold < 0)
+    above = (threshold >= 0) & (threshold < ZERO_BAND)
+    return np.where(below, np.nextafter(-ZERO_BAND, -np.inf), np.where(above, ZERO_BAND, threshold))
 
 
 def _sets(
@@ -419,6 +404,17 @@ def _fitted(source: Any, name: str) -> tuple[Any, Sequence[Any] | None]:
     if source.get_params().get("pred_early_stop"):
         raise ModelError(f"{name}: pred_early_stop: True stops summing trees early; accepted is False")
     return booster, source.classes_.tolist() if _is_lightgbm(source, "LGBMClassifier") else None
+
+
+def _check_sigmoid(booster: Any, text: str, name: str) -> None:
+    """LightGBM writes the sigmoid's parameter with six digits, but a booster may still compute with all of them."""
+    given = (booster.params or {}).get("sigmoid")
+    written = re.search(r"(?m)^objective=binary sigmoid:(\S+)$", text)
+    if given is not None and written is not None and float(given) != float(written[1]):
+        raise ModelError(
+            f"{name}: sigmoid: {shown(given)}, which LightGBM itself saves as {written[1]}; save the model and load the "
+            "file, or train with a sigmoid of at most six digits"
+        )
 
 
 def _is_lightgbm(source: object, kind: str) -> bool:

@@ -168,8 +168,6 @@ def _read_boosting(model: Any, where: str) -> ImportedModel:
     loss = type(model._loss).__name__
     if loss not in ("HalfBinomialLoss", "HalfMultinomialLoss", "ExponentialLoss"):
         raise ModelError(f"{where}._loss: {loss} is not read; accepted are log_loss and exponential")
-    # The exponential loss has p = sigmoid(2F); doubling every value is exact and leaves the sign of F alone.
-    scale = 2.0 if loss == "ExponentialLoss" else 1.0
     rate = real(model.learning_rate, f"{where}.learning_rate")
     builder = EnsembleBuilder()
     for stage, row in enumerate(members):
@@ -178,13 +176,14 @@ def _read_boosting(model: Any, where: str) -> ImportedModel:
             nodes, value, leaf = _nodes(member.tree_, len(names), 1, here)
             finite(value[:, 0], f"{here}.value", only=leaf)
             # The library adds the rounded product, so the rounded product is the leaf's value.
-            builder.add_tree(**_tests(nodes, leaf, here), value=scale * (rate * value), output=output)
+            builder.add_tree(**_tests(nodes, leaf, here), value=rate * value, output=output)
     ensemble = builder.build(
         library="sklearn",
         feature_names=names,
-        base=[scale * v for v in _initial(model, len(names), n_outputs, where)],
+        base=_initial(model, len(names), n_outputs, where),
         link="sigmoid" if n_outputs == 1 else "softmax",
         classes=classes,
+        scale=Fraction(2 if loss == "ExponentialLoss" else 1),  # which has p = sigmoid(2F)
         tie="positive",  # `predict` of this one class asks raw >= 0; all others of the library ask raw > 0
     )
     return ImportedModel(ensemble, where, _native(model, classes))

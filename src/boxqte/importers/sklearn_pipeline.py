@@ -43,7 +43,7 @@ def read_pipeline(pipeline: Any, where: str) -> ImportedModel:
         raise ModelError(f"{here}: writes {len(columns)} columns, step '{last}' takes {inner.ensemble.n_features}")
     model = replace(inner, source=where, ensemble=replace(inner.ensemble, feature_names=columns), encoding=encoding)
     if inner.ensemble.library == "xgboost" and writes_sparse(encoder):
-        model = _with_absent_zeros(model, here)
+        model = _with_absent_zeros(model)
     return _with_composed_categories(model)
 
 
@@ -58,22 +58,10 @@ def _flat_steps(pipeline: Any) -> list[tuple[str, Any]]:
     return flat
 
 
-def _with_absent_zeros(model: ImportedModel, where: str) -> ImportedModel:
+def _with_absent_zeros(model: ImportedModel) -> ImportedModel:
     """XGBoost reads what a sparse matrix does not store, and that is every zero, as missing."""
     ensemble, native = model.ensemble, model.native
-    passed = {column.columns[0] for column in model.encoding or () if column.codes is None}
-    missing = ensemble.missing.copy()
-    for node in np.flatnonzero(ensemble.test != Test.LEAF).tolist():
-        column = ensemble.feature_names[ensemble.feature[node]]
-        if ensemble.goes_left(node, np.zeros(1))[0] == ensemble.default_left[node]:
-            continue
-        if column in passed:
-            # WITH_ZERO would also catch tiny values other than zero, which the matrix does store.
-            raise ModelError(
-                f"{where}: writes a sparse matrix, in which XGBoost reads a zero in '{column}' as missing; accepted is "
-                "a ColumnTransformer with sparse_threshold=0 (and the model fitted on its output)"
-            )
-        missing[node] = Missing.WITH_ZERO
+    missing = np.where(ensemble.test != Test.LEAF, Missing.ZERO_EXACT, ensemble.missing).astype(np.uint8)
 
     def absent_zeros(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
         assert native is not None

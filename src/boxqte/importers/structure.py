@@ -220,22 +220,3 @@ def single_from_text(text: str) -> float:
     if halfway and Fraction(text) != Fraction(number):
         return math.nextafter(number, math.inf if Fraction(text) > Fraction(number) else -math.inf)
     return number
-
-
-def is_power_of_two(factor: Fraction) -> bool:
-    """Whether a product with the factor only moves a float's exponent."""
-    up, down = factor.numerator, factor.denominator
-    return up > 0 and up & (up - 1) == 0 and down & (down - 1) == 0
-
-
-def scaled(values: npt.NDArray[np.float64], factor: Fraction, where: str) -> npt.NDArray[np.float64]:
-    """The values times a power of two, without rounding; refuses those that would leave float64's normal range."""
-    if factor == 1:
-        return values
-    with np.errstate(all="ignore"):
-        product: npt.NDArray[np.float64] = values * float(factor)
-        exact = np.isfinite(product) & (product / float(factor) == values)
-    if not exact.all():
-        at = int(np.flatnonzero(~exact)[0])
-        raise ModelError(f"{where}[{at}]: {values[at]} times {factor} is not a float64")
-    return product

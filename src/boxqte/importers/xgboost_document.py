@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -22,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from boxqte.ensemble import EnsembleBuilder, Link, Test, TreeEnsemble
+from boxqte.ensemble import Decides, EnsembleBuilder, Link, Test, TreeEnsemble
 from boxqte.errors import ModelError
 from boxqte.importers.structure import (
     MAX_FEATURES,
@@ -55,6 +56,7 @@ class Objective:
 
     link: Link
     intercept: Callable[[np.float32], float]
+    decides_on: Decides
     decide: Callable[[Array], Array]
 
 
@@ -126,6 +128,7 @@ class Model:
             classes=values,
             tie="negative",
             sum_dtype="float32",
+            decides_on=OBJECTIVES[self.objective].decides_on,
             categories=self.categories,
         )
 
@@ -239,10 +242,10 @@ def logit(probability: np.float32) -> float:
 
 
 OBJECTIVES = {
-    "binary:logistic": Objective("sigmoid", logit, lambda output: output > 0.5),
-    "binary:logitraw": Objective("sigmoid", float, lambda output: output > 0),
-    "multi:softprob": Objective("softmax", float, lambda output: output.argmax(axis=1)),
-    "multi:softmax": Objective("softmax", float, lambda output: output),
+    "binary:logistic": Objective("sigmoid", logit, "probability", lambda output: output > 0.5),
+    "binary:logitraw": Objective("sigmoid", float, "margin", lambda output: output > 0),
+    "multi:softprob": Objective("softmax", float, "probability", lambda output: output.argmax(axis=1)),
+    "multi:softmax": Objective("softmax", float, "margin", lambda output: output),
 }
 
 
@@ -256,7 +259,7 @@ def _read_feature_names(learner: Any, n_features: int) -> tuple[str, ...]:
                 raise ModelError(f"learner.{key}[{at}]: expected text, found {shown(text)}")
     names: Sequence[str] = learner.get("feature_names") or [f"f{i}" for i in range(n_features)]
     if len(set(names)) != n_features:
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = next(name for name, count in Counter(names).items() if count > 1)
         raise ModelError(f"learner.feature_names: {shown(twice)} occurs twice")
     return tuple(names)
 

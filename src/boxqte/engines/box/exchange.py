@@ -6,79 +6,29 @@ that still behave differently. The mathematics, with proofs, is in docs/engine.m
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 
 from boxqte.engines.box.finish import Scratch, finish, finish_cost
 from boxqte.engines.box.jit import kernel
-from boxqte.engines.box.records import FULL, Arena, Cuts, known_move, restrict
+from boxqte.engines.box.records import FULL, Arena, Cuts, known_move, make, make_leaf, residue_of, restrict
+from boxqte.engines.box.state import FAIR, LOW, UNFAIR, Axes, Rules, Stack, add_mass, box_mass
 
 DONE, OUT_OF_ROOM, OUT_OF_BUDGET = 0, 1, 2
-FAIR, UNFAIR, LOW, AMBIGUOUS, EXACT = 0, 1, 2, 3, 4
-
-
-class Rules(NamedTuple):
-    """Class and confidence as integer comparisons (grid.Thresholds), the error margins, and the cost limit."""
-
-    pos: int
-    neg: int
-    conf_pos: int
-    conf_neg: int
-    simple: bool
-    """kappa <= 1/2 and every input has a class: signs are all that matters"""
-    margin: int
-    """a sign counts as certain by bounds only beyond this: the library's rounding error plus ours"""
-    band: int
-    """the library's rounding error: what finish() reports as ambiguous"""
-    fuzz: int
-    """our own error where values were rounded to fit 64 bits; 0 almost always"""
-    finish_limit: float
-
-
-class Axes(NamedTuple):
-    """The non-sensitive axes that some tree cuts."""
-
-    n_cells: npt.NDArray[np.int32]
-    mass: npt.NDArray[np.float64]
-    """axis x cell"""
-    chain: npt.NDArray[np.bool_]
-    """whether every cut of the axis is a prefix of its cells, so that one restriction settles all the others"""
-
-
-class Stack(NamedTuple):
-    """Frames of the depth-first search; frame f is a node."""
-
-    n_common: npt.NDArray[np.int32]
-    common: npt.NDArray[np.uint32]
-    n_rows: npt.NDArray[np.int32]
-    n_classes: npt.NDArray[np.int32]
-    rows: npt.NDArray[np.uint32]
-    """frame x row x class: the residual of a sensitive-dependent tree for that class"""
-    offset: npt.NDArray[np.int64]
-    class_mass: npt.NDArray[np.float64]
-    domain: npt.NDArray[np.uint64]
-    """frame x axis x word: the cells that the box holds"""
-    axis_mass: npt.NDArray[np.float64]
-
-
-@kernel
-def box_mass(stack: Stack, f: int) -> float:
-    mass = 1.0
-    for a in range(stack.axis_mass.shape[1]):
-        mass *= stack.axis_mass[f, a]
-    return mass
+NO_ROOM, NOTHING_TO_SPLIT = -1, -2
+UNKNOWN_COST, NEEDS_EXACT = -1.0, -2.0
 
 
 @kernel
 def _merge_classes(stack: Stack, f: int) -> None:
     """Classes with the same offset and the same residual trees are the same function: one column, masses added."""
+    if not stack.merges[0]:
+        return
     kept = 0
     for c in range(stack.n_classes[f]):
         twin = -1
         for k in range(kept):
-            if stack.offset[f, k] == stack.offset[f, c]:
+            if stack.offset[f, k] == stack.offset[f, c] and stack.residue[f, k] == stack.residue[f, c]:
                 same = True
                 for r in range(stack.n_rows[f]):
                     if stack.rows[f, r, k] != stack.rows[f, r, c]:
@@ -92,6 +42,7 @@ def _merge_classes(stack: Stack, f: int) -> None:
         else:
             if kept != c:
                 stack.offset[f, kept] = stack.offset[f, c]
+                stack.residue[f, kept] = stack.residue[f, c]
                 stack.class_mass[f, kept] = stack.class_mass[f, c]
                 for r in range(stack.n_rows[f]):
                     stack.rows[f, r, kept] = stack.rows[f, r, c]
@@ -148,6 +99,7 @@ def _restrict_all(arena: Arena, cuts: Cuts, stack: Stack, src: int, dst: int, cu
     n = stack.n_classes[src]
     common, rows = stack.common, stack.rows
     constant = np.int64(0)
+    residue = np.int64(0)
     kept = 0
     for t in range(stack.n_common[src]):
         tree = common[src, t]
@@ -160,12 +112,14 @@ def _restrict_all(arena: Arena, cuts: Cuts, stack: Stack, src: int, dst: int, cu
             tree = moved
             if record[tree]["cut"] < 0:
                 constant += record[tree]["min"]
+                residue += residue_of(record, tree)
                 continue
         common[dst, kept] = tree
         kept += 1
     if src != dst:
         for c in range(n):
             stack.offset[dst, c] = stack.offset[src, c]
+            stack.residue[dst, c] = stack.residue[src, c]
             stack.class_mass[dst, c] = stack.class_mass[src, c]
     n_rows = 0
     for r in range(stack.n_rows[src]):
@@ -189,17 +143,20 @@ def _restrict_all(arena: Arena, cuts: Cuts, stack: Stack, src: int, dst: int, cu
         if equal:
             if leaves:
                 constant += record[first]["min"]
+                residue += residue_of(record, first)
             else:
                 common[dst, kept] = first
                 kept += 1
         elif leaves:
             for c in range(n):
                 stack.offset[dst, c] += record[rows[dst, n_rows, c]]["min"]
+                stack.residue[dst, c] += residue_of(record, rows[dst, n_rows, c])
         else:
             n_rows += 1
-    if constant != 0:
+    if constant != 0 or residue != 0:
         for c in range(n):
             stack.offset[dst, c] += constant
+            stack.residue[dst, c] += residue
     stack.n_classes[dst] = n
     stack.n_common[dst] = kept
     stack.n_rows[dst] = n_rows
@@ -225,6 +182,73 @@ def child(arena: Arena, axes: Axes, cuts: Cuts, stack: Stack, src: int, dst: int
 
 
 @kernel
+def build_root(
+    arena: Arena,
+    cuts: Cuts,
+    stack: Stack,
+    roots: npt.NDArray[np.int64],
+    cut: npt.NDArray[np.int32],
+    yes: npt.NDArray[np.int32],
+    no: npt.NDArray[np.int32],
+    value: npt.NDArray[np.int64],
+    value_residue: npt.NDArray[np.int64],
+    base: int,
+    base_residue: int,
+    sensitive_axes: npt.NDArray[np.int32],
+    class_cells: npt.NDArray[np.int32],
+    class_mass: npt.NDArray[np.float64],
+    ids: npt.NDArray[np.uint32],
+) -> bool:
+    """Frame 0 becomes the whole space: every tree, restricted to every class of sensitive cells; False if no room."""
+    make_leaf(arena, np.int64(0), np.int64(0))  # record 0 is a leaf: `restrict` relies on it
+    for i in range(len(cut) - 1, -1, -1):  # children come after their parents
+        if cut[i] < 0:
+            ids[i] = make_leaf(arena, value[i], value_residue[i])
+        elif ids[yes[i]] != FULL and ids[no[i]] != FULL:
+            ids[i] = make(arena, cuts, cut[i], ids[yes[i]], ids[no[i]])
+        if ids[i] == FULL:
+            return False
+    n = len(class_mass)
+    for c in range(n):
+        stack.offset[0, c] = base
+        stack.residue[0, c] = base_residue
+        stack.class_mass[0, c] = class_mass[c]
+    n_common = 0
+    n_rows = 0
+    for t in range(len(roots)):
+        equal = True
+        leaves = True
+        for c in range(n):
+            tree = ids[roots[t]]
+            for j in range(len(sensitive_axes)):
+                axis = sensitive_axes[j]
+                cell = class_cells[c, j]
+                for k in range(cuts.start[axis], cuts.start[axis + 1]):
+                    side = np.int64((cuts.mask[k, cell >> 6] >> np.uint64(cell & 63)) & np.uint64(1))
+                    tree = restrict(arena, cuts, tree, k, side)
+                    if tree == FULL:
+                        return False
+            stack.rows[0, n_rows, c] = tree
+            equal &= tree == stack.rows[0, n_rows, 0]
+            leaves &= arena.record[tree]["cut"] < 0
+        if leaves:
+            for c in range(n):
+                leaf = stack.rows[0, n_rows, c]
+                stack.offset[0, c] += arena.record[leaf]["min"]
+                stack.residue[0, c] += residue_of(arena.record, leaf)
+        elif equal:
+            stack.common[0, n_common] = stack.rows[0, n_rows, 0]
+            n_common += 1
+        else:
+            n_rows += 1
+    stack.n_classes[0] = n
+    stack.n_common[0] = n_common
+    stack.n_rows[0] = n_rows
+    _merge_classes(stack, 0)
+    return True
+
+
+@kernel
 def load_box(
     arena: Arena, axes: Axes, cuts: Cuts, stack: Stack, root: int, f: int, domain: npt.NDArray[np.uint64]
 ) -> bool:
@@ -236,6 +260,7 @@ def load_box(
     n = stack.n_classes[root]
     for c in range(n):
         stack.offset[f, c] = stack.offset[root, c]
+        stack.residue[f, c] = stack.residue[root, c]
         stack.class_mass[f, c] = stack.class_mass[root, c]
     for t in range(stack.n_common[root]):
         stack.common[f, t] = stack.common[root, t]
@@ -250,6 +275,20 @@ def load_box(
             if (domain[a, c >> 6] >> np.uint64(c & 63)) & np.uint64(1):
                 mass += axes.mass[a, c]
         stack.axis_mass[f, a] = mass
+        if axes.chain[a]:  # the tightest cut on either side settles all the others
+            below = -1
+            above = -1
+            for cut in range(cuts.start[a], cuts.start[a + 1]):
+                outcome = _one_sided(cuts, stack, f, cut)
+                if outcome == 0:
+                    below = cut
+                elif outcome == 1 and above < 0:
+                    above = cut
+            if below >= 0 and not _restrict_all(arena, cuts, stack, f, f, below, 0):
+                return False
+            if above >= 0 and not _restrict_all(arena, cuts, stack, f, f, above, 1):
+                return False
+            continue
         for cut in range(cuts.start[a], cuts.start[a + 1]):
             outcome = _one_sided(cuts, stack, f, cut)
             if outcome >= 0 and not _restrict_all(arena, cuts, stack, f, f, cut, outcome):
@@ -268,7 +307,7 @@ def decide(arena: Arena, rules: Rules, stack: Stack, f: int, low: npt.NDArray[np
     n = stack.n_classes[f]
     if rules.simple and n == 1:  # one class left: exchanging sensitive values changes nothing at all
         if commit:
-            masses[FAIR] += box_mass(stack, f)
+            add_mass(masses, FAIR, box_mass(stack, f))
         return True
     bottom = np.int64(0)
     top = np.int64(0)
@@ -299,11 +338,11 @@ def decide(arena: Arena, rules: Rules, stack: Stack, f: int, low: npt.NDArray[np
     if rules.simple:
         if never_neg or never_pos:
             if commit:
-                masses[FAIR] += box_mass(stack, f)
+                add_mass(masses, FAIR, box_mass(stack, f))
             return True
         if surely_neg and surely_pos:
             if commit:
-                masses[UNFAIR] += box_mass(stack, f)
+                add_mass(masses, UNFAIR, box_mass(stack, f))
             return True
         return False
     never_neg = min_low > rules.neg + rules.margin
@@ -322,7 +361,7 @@ def decide(arena: Arena, rules: Rules, stack: Stack, f: int, low: npt.NDArray[np
     if commit:
         mass = box_mass(stack, f)
         for c in range(n):
-            masses[verdict[c]] += mass * stack.class_mass[f, c]
+            add_mass(masses, verdict[c], mass * stack.class_mass[f, c])
     return True
 
 
@@ -359,17 +398,17 @@ def _candidates(
 def _choose(
     arena: Arena, axes: Axes, cuts: Cuts, rules: Rules, stack: Stack, f: int, spare: int, scratch: Scratch
 ) -> int:
-    """The candidate cut whose two children are cheapest to finish; -1 if the arena is full."""
+    """The candidate cut whose two children are cheapest to finish."""
     n = _candidates(arena, cuts, stack, f, scratch.score, scratch.best)
     if n <= 1:
-        return scratch.best[0] if n == 1 else -2
+        return scratch.best[0] if n == 1 else NOTHING_TO_SPLIT
     chosen = -1
     least = np.inf
     for i in range(n):
         cost = 0.0
         for side in range(2):
             if not child(arena, axes, cuts, stack, f, spare, scratch.best[i], side):
-                return -1
+                return NO_ROOM
             if not decide(arena, rules, stack, spare, scratch.low, scratch.high, scratch.verdict, scratch.masses, False):
                 cost += finish_cost(arena, axes, cuts, stack, spare, scratch)
             if cost >= least:
@@ -389,9 +428,10 @@ def search(
     stack: Stack,
     scratch: Scratch,
     boxes: npt.NDArray[np.uint64],
-    levels: npt.NDArray[np.float64],
+    in_mass: npt.NDArray[np.float64],
     depth_first_below: float,
     node_budget: int,
+    work_budget: int,
     out_boxes: npt.NDArray[np.uint64],
     out_mass: npt.NDArray[np.float64],
     out_cost: npt.NDArray[np.float64],
@@ -401,46 +441,50 @@ def search(
     """Work on a batch of boxes: settled masses go into `masses`, what stays open into `out_boxes`; frame 0 is the root.
 
     A box that is expensive to finish is split once and its children are handed back, so that the queue outside decides
-    what comes next; a cheap one is finished here, depth first. counts: [open boxes out, nodes, finished, status].
+    what comes next; a cheap one is finished here, depth first. counts: [open boxes out, nodes, finished, status, work].
+    Every call that is not out of room makes progress: its first box is settled or split.
     """
     spare = len(stack.n_common) - 1
     last = spare - 2
+    room = len(out_boxes) - len(stack.n_common) - len(boxes)
     for i in range(len(boxes)):
         if counts[3] != DONE or not load_box(arena, axes, cuts, stack, 0, 1, boxes[i]):
             # out of room or of budget: what was not begun goes back as it came
             if counts[3] == DONE:
                 counts[3] = OUT_OF_ROOM
-            _emit(stack, boxes[i], levels[i], -1.0, out_boxes, out_mass, out_cost, counts)
+            _emit(boxes[i], in_mass[i], UNKNOWN_COST, out_boxes, out_mass, out_cost, counts)
             continue
         top = 1
         entered = counts[1]
         while top >= 1:
-            if counts[3] != DONE:
-                break
+            trees = stack.n_common[top] + stack.n_rows[top] * stack.n_classes[top]
             counts[1] += 1
+            counts[4] += trees
             if decide(arena, rules, stack, top, scratch.low, scratch.high, scratch.verdict, masses, True):
                 top -= 1
                 continue
             cost = finish_cost(arena, axes, cuts, stack, top, scratch)
-            if cost <= rules.finish_limit and finish(arena, axes, cuts, rules, stack, top, scratch, masses):
-                counts[2] += 1
+            if cost <= rules.finish_limit:
+                counts[4] += np.int64(cost) * (4 if rules.simple else 4 + stack.n_classes[top])
+                if finish(arena, axes, cuts, rules, stack, top, scratch, masses):
+                    counts[2] += 1
+                    top -= 1
+                    continue
+            if (counts[1] - entered > 1 and cost > depth_first_below) or top >= last:
+                _emit(stack.domain[top], box_mass(stack, top), cost, out_boxes, out_mass, out_cost, counts)
                 top -= 1
                 continue
-            if counts[1] - entered > 1 and cost > depth_first_below or top >= last:
-                _emit(stack, stack.domain[top], box_mass(stack, top), cost,
-                      out_boxes, out_mass, out_cost, counts)  # fmt: skip
-                top -= 1
-                continue
-            if counts[1] >= node_budget:
+            if counts[1] > 1 and (counts[1] >= node_budget or counts[4] >= work_budget or counts[0] >= room):
                 counts[3] = OUT_OF_BUDGET
                 break
+            counts[4] += 64 * trees
             cut = _choose(arena, axes, cuts, rules, stack, top, spare, scratch)
-            if cut == -2:  # nothing left to split: a single margin per class that 64 bits cannot place exactly
-                _emit(stack, stack.domain[top], box_mass(stack, top), -2.0, out_boxes, out_mass, out_cost, counts)
+            if cut == NOTHING_TO_SPLIT:  # a single margin per class, and 64 bits cannot place one of them exactly
+                _emit(stack.domain[top], box_mass(stack, top), NEEDS_EXACT, out_boxes, out_mass, out_cost, counts)
                 top -= 1
                 continue
             if (
-                cut == -1
+                cut == NO_ROOM
                 or not child(arena, axes, cuts, stack, top, top + 1, cut, 1)
                 or not child(arena, axes, cuts, stack, top, spare, cut, 0)
             ):
@@ -449,14 +493,13 @@ def search(
             _copy(stack, spare, top)
             top += 1
         while top >= 1:  # stopped half-way: the frames that are left are open boxes
-            _emit(stack, stack.domain[top], box_mass(stack, top), -1.0,
-                  out_boxes, out_mass, out_cost, counts)  # fmt: skip
+            _emit(stack.domain[top], box_mass(stack, top), UNKNOWN_COST, out_boxes, out_mass, out_cost, counts)
             top -= 1
     return counts[3]
 
 
 @kernel
-def _emit(stack: Stack, domain: npt.NDArray[np.uint64], mass: float, cost: float, out_boxes: npt.NDArray[np.uint64],
+def _emit(domain: npt.NDArray[np.uint64], mass: float, cost: float, out_boxes: npt.NDArray[np.uint64],
           out_mass: npt.NDArray[np.float64], out_cost: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]) -> None:  # fmt: skip
     n = counts[0]
     out_boxes[n] = domain
@@ -473,6 +516,7 @@ def _copy(stack: Stack, src: int, dst: int) -> None:
     stack.n_rows[dst] = stack.n_rows[src]
     for c in range(n):
         stack.offset[dst, c] = stack.offset[src, c]
+        stack.residue[dst, c] = stack.residue[src, c]
         stack.class_mass[dst, c] = stack.class_mass[src, c]
     for t in range(stack.n_common[src]):
         stack.common[dst, t] = stack.common[src, t]

@@ -8,18 +8,16 @@ B that makes the box unfair is a difference of two entries of B's distribution f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from boxqte.engines.box.jit import kernel
+from boxqte.engines.box.jit import inlined, kernel
 from boxqte.engines.box.records import Arena, Cuts
+from boxqte.engines.box.state import AMBIGUOUS, FAIR, LOW, N_KINDS, UNFAIR, Axes, Rules, Stack, add_mass, box_mass
 
-if TYPE_CHECKING:
-    from boxqte.engines.box.exchange import Axes, Rules, Stack
-
-FAIR, UNFAIR, LOW, AMBIGUOUS, FUZZY = 0, 1, 2, 3, 4
+BLOCK = 64  # sums are taken in blocks of this many terms: fewer roundings on the way to each sum
 
 
 class Scratch(NamedTuple):
@@ -67,13 +65,14 @@ class Scratch(NamedTuple):
     extreme: npt.NDArray[np.int64]
     """[min, max] x cell"""
     value: npt.NDArray[np.int64]
-    """[A, B, merge buffer] x entry"""
+    """[A, B, sorting buffer] x entry"""
+    key: npt.NDArray[np.int64]
     mass: npt.NDArray[np.float64]
     prefix: npt.NDArray[np.float64]
     bucket: npt.NDArray[np.int32]
 
 
-@kernel
+@inlined
 def popcount(word: np.uint64) -> int:
     word = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
     word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
@@ -81,7 +80,7 @@ def popcount(word: np.uint64) -> int:
     return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
-@kernel
+@inlined
 def _overlap(a: npt.NDArray[np.uint64], b: npt.NDArray[np.uint64]) -> bool:
     for w in range(len(a)):
         if a[w] & b[w]:
@@ -138,7 +137,7 @@ def _split_into_parts(arena: Arena, stack: Stack, f: int, s: Scratch) -> int:
     return n
 
 
-@kernel
+@inlined
 def _count_bits(words: npt.NDArray[np.uint64], low: int, high: int) -> int:
     """How many of the bits low..high-1 are set."""
     total = 0
@@ -285,14 +284,29 @@ def _add_block(
     if n_own == 0:
         table[at] += value
         return
-    axis = own[0]
+    axis = own[n_own - 1]
+    low, size, step = first[axis], last[axis] - first[axis], own_stride[n_own - 1]
+    at += low * step
     if n_own == 1:
-        step = own_stride[0]
-        for g in range(first[axis], last[axis]):
+        for g in range(size):
             table[at + g * step] += value
         return
-    for g in range(first[axis], last[axis]):
-        _add_block(value, first, last, own[1:], own_stride[1:], n_own - 1, at + g * own_stride[0], table)
+    outer = own[n_own - 2]
+    if n_own == 2:
+        for h in range(first[outer], last[outer]):
+            base = at + h * own_stride[0]
+            for g in range(size):
+                table[base + g * step] += value
+        return
+    if n_own == 3:
+        for i in range(first[own[0]], last[own[0]]):
+            for h in range(first[outer], last[outer]):
+                base = at + i * own_stride[0] + h * own_stride[1]
+                for g in range(size):
+                    table[base + g * step] += value
+        return
+    for g in range(size):
+        _add_block(value, first, last, own, own_stride, n_own - 1, at + g * step, table)
 
 
 @kernel
@@ -384,7 +398,7 @@ def _add_trees(arena: Arena, cuts: Cuts, chain: npt.NDArray[np.bool_], s: Scratc
         _broadcast(s.scope, s.stride, s.size, s.odometer, n_axes, out)
 
 
-@kernel
+@inlined
 def _broadcast(
     scope: npt.NDArray[np.int64],
     stride: npt.NDArray[np.int64],
@@ -475,12 +489,13 @@ def _scalar_list(arena: Arena, cuts: Cuts, chain: npt.NDArray[np.bool_], stack: 
 
 
 @kernel
-def _sort(s: Scratch, n: int) -> int:
-    """Sort list B by value: count into buckets of equal width, then insertion inside each; the buckets' width in bits.
+def _sort(s: Scratch, n: int) -> tuple[int, int]:
+    """Sort list B by value: count into buckets of equal width, then insertion inside each.
 
-    s.bucket[k] is then the first entry whose value is not below bucket k.
+    Leaves s.key (the sorted values between two sentinels) and s.bucket as `_rank` reads them, and the masses in order;
+    returns the buckets' width in bits and the last bucket.
     """
-    value, mass, bucket = s.value[1], s.mass[1], s.bucket
+    value, mass, bucket, key = s.value[1], s.mass[1], s.bucket, s.key
     low = value[0]
     high = value[0]
     for i in range(1, n):
@@ -489,50 +504,53 @@ def _sort(s: Scratch, n: int) -> int:
     n_buckets = 8
     while n_buckets < 2 * n:
         n_buckets *= 2
-    n_buckets = min(n_buckets, len(bucket) - 2)
+    n_buckets = min(n_buckets, len(bucket) - 8)
     shift = 0
     while (high - low) >> shift >= n_buckets:
         shift += 1
     top = (high - low) >> shift
-    for k in range(top + 2):
+    for k in range(top + 5):
         bucket[k] = 0
     for i in range(n):
-        bucket[((value[i] - low) >> shift) + 1] += 1
-        s.value[2, i] = value[i]
+        bucket[((value[i] - low) >> shift) + 2] += 1
         s.mass[2, i] = mass[i]
-    for k in range(1, top + 2):
+    for k in range(2, top + 5):  # bucket[k + 1] is now where bucket k begins
         bucket[k] += bucket[k - 1]
     for i in range(n):
-        v, m = s.value[2, i], s.mass[2, i]
-        k = (v - low) >> shift
-        at = bucket[k]
-        bucket[k] += 1
-        value[at] = v
-        mass[at] = m
-    for k in range(top, -1, -1):  # each entry advanced its bucket's start to its end
+        k = (value[i] - low) >> shift
+        at = bucket[k + 1]
+        bucket[k + 1] += 1
+        key[at + 1] = value[i]
+        mass[at] = s.mass[2, i]
+    for k in range(top + 1, 0, -1):  # every entry advanced its bucket's start to its end
         bucket[k + 1] = bucket[k]
-    bucket[0] = 0
+    bucket[1] = 0
+    bucket[top + 2] = n
+    bucket[top + 3] = n
+    bucket[top + 4] = n
+    key[0] = -(np.int64(1) << 62)
+    key[n + 1] = np.int64(1) << 62
     for k in range(top + 1):
-        first, stop = bucket[k], bucket[k + 1]
+        first, stop = bucket[k + 1], bucket[k + 2]
         if stop - first > 24:  # values crowd together: insertion would be quadratic
-            order = np.argsort(value[first:stop])
+            order = np.argsort(key[first + 1 : stop + 1])
             for i in range(first, stop):
-                s.value[2, i] = value[i]
+                s.value[2, i] = key[i + 1]
                 s.mass[2, i] = mass[i]
             for i in range(first, stop):
-                value[i] = s.value[2, first + order[i - first]]
+                key[i + 1] = s.value[2, first + order[i - first]]
                 mass[i] = s.mass[2, first + order[i - first]]
             continue
         for i in range(first + 1, stop):
-            v, m = value[i], mass[i]
+            v, m = key[i + 1], mass[i]
             j = i - 1
-            while j >= first and value[j] > v:
-                value[j + 1] = value[j]
+            while j >= first and key[j + 1] > v:
+                key[j + 2] = key[j + 1]
                 mass[j + 1] = mass[j]
                 j -= 1
-            value[j + 1] = v
+            key[j + 2] = v
             mass[j + 1] = m
-    return shift
+    return shift, top
 
 
 @kernel
@@ -565,33 +583,37 @@ def _vector_part(arena: Arena, cuts: Cuts, chain: npt.NDArray[np.bool_], stack: 
     return size
 
 
-@kernel
-def _rank(value: npt.NDArray[np.int64], n: int, bucket: npt.NDArray[np.int32], shift: int, limit: np.int64) -> int:
-    """How many of the sorted values are at most the limit."""
-    if limit < value[0]:
-        return 0
-    if limit >= value[n - 1]:
-        return n
-    k = (limit - value[0]) >> shift
-    first, stop = bucket[k], bucket[k + 1]
-    while stop - first > 8:
-        middle = (first + stop) >> 1
-        if value[middle] <= limit:
-            first = middle + 1
-        else:
-            stop = middle
-    while first < stop and value[first] <= limit:
-        first += 1
-    return first
+@inlined
+def _rank(key: npt.NDArray[np.int64], bucket: npt.NDArray[np.int32], shift: int, top: int, limit: np.int64) -> int:
+    """How many values of B are at most the limit. Written without branches that a processor could guess wrong.
+
+    key[1..n] are the sorted values between two sentinels; bucket[k + 1] is the rank at the lower end of bucket k.
+    """
+    k = min(max((limit - key[1]) >> shift, -1), top + 1) + 1
+    i = bucket[k]
+    if bucket[k + 1] - i > 16:  # values crowd together
+        stop = bucket[k + 1]
+        while i < stop:
+            middle = (i + stop) >> 1
+            if key[middle + 1] <= limit:
+                i = middle + 1
+            else:
+                stop = middle
+        return np.int64(i)
+    rank = np.int64(i)
+    rank += np.int64(key[rank + 1] <= limit)
+    while key[rank + 1] <= limit:
+        rank += 1
+    return rank
 
 
-@kernel
-def _near(value: npt.NDArray[np.int64], n: int, prefix: npt.NDArray[np.float64], bucket: npt.NDArray[np.int32], shift: int,
+@inlined
+def _near(key: npt.NDArray[np.int64], prefix: npt.NDArray[np.float64], bucket: npt.NDArray[np.int32], shift: int, top: int,
           at: int, limit: np.int64, band: int) -> float:  # fmt: skip
     """The mass of the entries within `band` of the limit; `at` is the limit's rank."""
-    if (at == n or value[at] > limit + band) and (at == 0 or value[at - 1] < limit - band):
+    if key[at + 1] > limit + band and key[at] < limit - band:
         return 0.0
-    return prefix[_rank(value, n, bucket, shift, limit + band)] - prefix[_rank(value, n, bucket, shift, limit - band - 1)]
+    return prefix[_rank(key, bucket, shift, top, limit + band)] - prefix[_rank(key, bucket, shift, top, limit - band - 1)]
 
 
 @kernel
@@ -603,42 +625,42 @@ def _count_signs(
     most: npt.NDArray[np.int64],
     cell_mass: npt.NDArray[np.float64],
     n_cells: int,
-    b: npt.NDArray[np.int64],
-    n_b: int,
+    key: npt.NDArray[np.int64],
     prefix: npt.NDArray[np.float64],
     bucket: npt.NDArray[np.int32],
     shift: int,
+    top: int,
     neg: int,
     band: int,
     fuzz: int,
     out: npt.NDArray[np.float64],
-) -> None:
-    """Unfair where the smallest margin is at most neg and the largest above it: a difference of two ranks in B."""
-    unfair = 0.0
+) -> tuple[float, float]:
+    """Unfair where the smallest margin is at most neg and the largest above it: a difference of two ranks in B.
+
+    Returns the mass near a threshold, and a positive number if 64 bits cannot place some margin exactly.
+    """
+    out[:] = 0.0
     near = 0.0
     fuzzy = 0.0
-    everything = 0.0
     for i in range(n_a):
-        part = 0.0
-        whole = 0.0
         limit = neg - a_value[i]
-        for cell in range(n_cells):
-            w = cell_mass[cell]
-            whole += w
-            low, high = limit - least[cell], limit - most[cell]
-            if low == high:
-                continue
-            at_low = _rank(b, n_b, bucket, shift, low)
-            at_high = _rank(b, n_b, bucket, shift, high)
-            part += w * (prefix[at_low] - prefix[at_high])
-            near += w * a_mass[i] * (_near(b, n_b, prefix, bucket, shift, at_low, low, band)
-                                     + _near(b, n_b, prefix, bucket, shift, at_high, high, band))  # fmt: skip
-            if fuzz > 0:
-                fuzzy += (_near(b, n_b, prefix, bucket, shift, at_low, low, fuzz)
-                          + _near(b, n_b, prefix, bucket, shift, at_high, high, fuzz))  # fmt: skip
-        unfair += a_mass[i] * part
-        everything += a_mass[i] * whole
-    out[FAIR], out[UNFAIR], out[LOW], out[AMBIGUOUS], out[FUZZY] = everything, unfair, 0.0, near, fuzzy
+        for start in range(0, n_cells, BLOCK):
+            block = 0.0
+            for cell in range(start, min(start + BLOCK, n_cells)):
+                low, high = limit - least[cell], limit - most[cell]
+                if low == high and fuzz == 0:
+                    continue
+                w = cell_mass[cell]
+                at_low = _rank(key, bucket, shift, top, low)
+                at_high = _rank(key, bucket, shift, top, high)
+                block += w * (prefix[at_low] - prefix[at_high])
+                near += w * a_mass[i] * (_near(key, prefix, bucket, shift, top, at_low, low, band)
+                                         + _near(key, prefix, bucket, shift, top, at_high, high, band))  # fmt: skip
+                if fuzz > 0:
+                    fuzzy += (_near(key, prefix, bucket, shift, top, at_low, low, fuzz)
+                              + _near(key, prefix, bucket, shift, top, at_high, high, fuzz))  # fmt: skip
+            add_mass(out, UNFAIR, a_mass[i] * block)
+    return near, fuzzy
 
 
 @kernel
@@ -653,11 +675,11 @@ def _count_confident(
     n: int,
     cell_mass: npt.NDArray[np.float64],
     n_cells: int,
-    b: npt.NDArray[np.int64],
-    n_b: int,
+    key: npt.NDArray[np.int64],
     prefix: npt.NDArray[np.float64],
     bucket: npt.NDArray[np.int32],
     shift: int,
+    top: int,
     pos: int,
     neg: int,
     conf_pos: int,
@@ -665,51 +687,54 @@ def _count_confident(
     band: int,
     fuzz: int,
     out: npt.NDArray[np.float64],
-) -> None:
+) -> tuple[float, float]:
     """Each class on its own: confident from its own margin, unfair if some class of the cell has the other sign."""
-    unfair = 0.0
-    low = 0.0
+    out[:] = 0.0
     near = 0.0
     fuzzy = 0.0
-    everything = 0.0
     for i in range(n_a):
         part = 0.0
-        unsure = 0.0
-        whole = 0.0
+        doubt = 0.0
         a = a_value[i]
         for cell in range(n_cells):
             w = cell_mass[cell]
-            whole += w
             neg_limit, pos_limit = neg - a - least[cell], pos - 1 - a - most[cell]
-            some_neg = _rank(b, n_b, bucket, shift, neg_limit)
-            no_pos = _rank(b, n_b, bucket, shift, pos_limit)
+            some_neg = _rank(key, bucket, shift, top, neg_limit)
+            no_pos = _rank(key, bucket, shift, top, pos_limit)
             edge = 0.0
             tight = 0.0
             if least[cell] != most[cell]:
-                edge = (_near(b, n_b, prefix, bucket, shift, some_neg, neg_limit, band)
-                        + _near(b, n_b, prefix, bucket, shift, no_pos, pos_limit, band))  # fmt: skip
-                if fuzz > 0:
-                    tight = (_near(b, n_b, prefix, bucket, shift, some_neg, neg_limit, fuzz)
-                             + _near(b, n_b, prefix, bucket, shift, no_pos, pos_limit, fuzz))  # fmt: skip
+                edge = (_near(key, prefix, bucket, shift, top, some_neg, neg_limit, band)
+                        + _near(key, prefix, bucket, shift, top, no_pos, pos_limit, band))  # fmt: skip
+            if fuzz > 0 and n > 1:
+                tight = (_near(key, prefix, bucket, shift, top, some_neg, neg_limit, fuzz)
+                         + _near(key, prefix, bucket, shift, top, no_pos, pos_limit, fuzz))  # fmt: skip
+            cell_unfair = 0.0
+            cell_unsure = 0.0
             for c in range(n):
                 v = margins[c, cell] + a
-                below_pos = _rank(b, n_b, bucket, shift, conf_pos - 1 - v)
-                in_neg = _rank(b, n_b, bucket, shift, conf_neg - v)
-                share = w * class_mass[c]
-                unsure += share * (prefix[below_pos] - prefix[in_neg])
+                below_pos = _rank(key, bucket, shift, top, conf_pos - 1 - v)
+                in_neg = _rank(key, bucket, shift, top, conf_neg - v)
+                cell_unsure += class_mass[c] * (prefix[below_pos] - prefix[in_neg])
                 if some_neg > below_pos:
-                    part += share * (prefix[some_neg] - prefix[below_pos])
+                    cell_unfair += class_mass[c] * (prefix[some_neg] - prefix[below_pos])
                 if in_neg > no_pos:
-                    part += share * (prefix[in_neg] - prefix[no_pos])
-                near += share * a_mass[i] * (edge + _near(b, n_b, prefix, bucket, shift, below_pos, conf_pos - 1 - v, band)
-                                             + _near(b, n_b, prefix, bucket, shift, in_neg, conf_neg - v, band))  # fmt: skip
+                    cell_unfair += class_mass[c] * (prefix[in_neg] - prefix[no_pos])
+                near += w * class_mass[c] * a_mass[i] * (
+                    edge
+                    + _near(key, prefix, bucket, shift, top, below_pos, conf_pos - 1 - v, band)
+                    + _near(key, prefix, bucket, shift, top, in_neg, conf_neg - v, band))  # fmt: skip
                 if fuzz > 0:
-                    fuzzy += (tight + _near(b, n_b, prefix, bucket, shift, below_pos, conf_pos - 1 - v, fuzz)
-                              + _near(b, n_b, prefix, bucket, shift, in_neg, conf_neg - v, fuzz))  # fmt: skip
-        unfair += a_mass[i] * part
-        low += a_mass[i] * unsure
-        everything += a_mass[i] * whole
-    out[FAIR], out[UNFAIR], out[LOW], out[AMBIGUOUS], out[FUZZY] = everything, unfair, low, near, fuzzy
+                    fuzzy += (tight + _near(key, prefix, bucket, shift, top, below_pos, conf_pos - 1 - v, fuzz)
+                              + _near(key, prefix, bucket, shift, top, in_neg, conf_neg - v, fuzz))  # fmt: skip
+            part += w * cell_unfair
+            doubt += w * cell_unsure
+            if cell % BLOCK == BLOCK - 1 or cell == n_cells - 1:
+                add_mass(out, UNFAIR, a_mass[i] * part)
+                add_mass(out, LOW, a_mass[i] * doubt)
+                part = 0.0
+                doubt = 0.0
+    return near, fuzzy
 
 
 @kernel
@@ -729,8 +754,7 @@ def finish(arena: Arena, axes: Axes, cuts: Cuts, rules: Rules, stack: Stack, f: 
         else:
             outside *= stack.axis_mass[f, a]
     n_b = _scalar_list(arena, cuts, axes.chain, stack, f, s, 2)
-    shift = _sort(s, n_b)
-    b = s.value[1]
+    shift, top = _sort(s, n_b)
     total = 0.0
     lost = 0.0  # Neumaier: keeps the prefix sums to one rounding each
     s.prefix[0] = 0.0
@@ -740,7 +764,6 @@ def finish(arena: Arena, axes: Axes, cuts: Cuts, rules: Rules, stack: Stack, f: 
         lost += (total - t) + x if total >= x else (x - t) + total
         total = t
         s.prefix[i + 1] = total + lost
-    total = s.prefix[n_b]
     n_a = _scalar_list(arena, cuts, axes.chain, stack, f, s, 1)
     n_cells = _vector_part(arena, cuts, axes.chain, stack, f, s)
     n = stack.n_classes[f]
@@ -753,18 +776,19 @@ def finish(arena: Arena, axes: Axes, cuts: Cuts, rules: Rules, stack: Stack, f: 
         s.extreme[0, cell] = least
         s.extreme[1, cell] = most
     if rules.simple:
-        _count_signs(s.value[0], s.mass[0], n_a, s.extreme[0], s.extreme[1], s.grid_mass, n_cells, b, n_b, s.prefix,
-                     s.bucket, shift, rules.neg, rules.band, rules.fuzz, s.masses)  # fmt: skip
+        near, fuzzy = _count_signs(s.value[0], s.mass[0], n_a, s.extreme[0], s.extreme[1], s.grid_mass, n_cells, s.key, s.prefix,
+                     s.bucket, shift, top, rules.neg, rules.band, rules.fuzz, s.masses)  # fmt: skip
     else:
-        _count_confident(s.value[0], s.mass[0], n_a, s.extreme[0], s.extreme[1], s.grid, stack.class_mass[f], n, s.grid_mass,
-                         n_cells, b, n_b, s.prefix, s.bucket, shift, rules.pos, rules.neg, rules.conf_pos, rules.conf_neg,
+        near, fuzzy = _count_confident(s.value[0], s.mass[0], n_a, s.extreme[0], s.extreme[1], s.grid, stack.class_mass[f], n, s.grid_mass,
+                         n_cells, s.key, s.prefix, s.bucket, shift, top, rules.pos, rules.neg, rules.conf_pos, rules.conf_neg,
                          rules.band, rules.fuzz, s.masses)  # fmt: skip
-    if s.masses[FUZZY] > 0.0:
+    if fuzzy > 0.0:
         return False
-    everything = s.masses[FAIR] * total
-    unfair, low, near = s.masses[UNFAIR], s.masses[LOW], s.masses[AMBIGUOUS]
-    masses[UNFAIR] += outside * unfair
-    masses[LOW] += outside * low
-    masses[FAIR] += outside * max(everything - unfair - low, 0.0)
-    masses[AMBIGUOUS] += outside * min(near, everything)
+    unfair = outside * (s.masses[UNFAIR] + s.masses[UNFAIR + N_KINDS])
+    low = outside * (s.masses[LOW] + s.masses[LOW + N_KINDS])
+    everything = box_mass(stack, f)
+    add_mass(masses, UNFAIR, max(unfair, 0.0))
+    add_mass(masses, LOW, max(low, 0.0))
+    add_mass(masses, FAIR, max(everything - unfair - low, 0.0))
+    add_mass(masses, AMBIGUOUS, min(outside * near, everything))
     return True

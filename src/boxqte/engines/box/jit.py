@@ -1,38 +1,60 @@
 """How the kernels are compiled: numba, nogil, and an on-disk cache that cannot go stale.
 
-numba notices a change in a function's own file, not in a callee's file. So the cache folder's name holds a digest of
-every source file of this package (and numba's version): any edit starts a new folder. Where no folder is writable the
-kernels are compiled in memory for this process only.
+numba notices a change in a function's own file, not in a callee's file. So every module of kernels has a cache folder
+whose name holds a digest of its source, of the sources of this package that it imports, and of numba's version: any
+edit starts a new folder. Where no folder is writable the kernels are compiled in memory for this process only.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
+from llvmlite import binding
 from numba.core import config
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
+HERE = Path(__file__).parent
 
-def _digest() -> str:
+
+@cache
+def _sources(source: Path) -> frozenset[Path]:
+    """The module's file and those of this package that it imports, directly or not."""
+    seen = {source}
+    unread = [source]
+    while unread:
+        text = unread.pop().read_text(encoding="utf-8")
+        for name in re.findall(r"^from boxqte\.engines\.box\.(\w+) import", text, re.MULTILINE):
+            file = HERE / f"{name}.py"
+            if file not in seen:
+                seen.add(file)
+                unread.append(file)
+    return frozenset(seen)
+
+
+@cache
+def _digest(source: Path) -> str:
     digest = hashlib.sha256(f"{numba.__version__} {sys.version_info[:2]}".encode())
-    for source in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(source.name.encode())
-        digest.update(source.read_bytes())
+    for file in sorted(_sources(source)):
+        digest.update(file.name.encode())
+        digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def _cache_folder() -> str | None:
-    """A writable folder for compiled kernels, or None."""
+@cache
+def _cache_folder(source: Path) -> str | None:
+    """A writable folder for the compiled kernels of a module, or None."""
     home = os.environ.get("BOXQTE_CACHE") or os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    folder = Path(home) / "boxqte" / f"kernels-{_digest()}"
+    folder = Path(home) / "boxqte" / f"{source.stem}-{_digest(source)}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -42,21 +64,42 @@ def _cache_folder() -> str | None:
     return str(folder)
 
 
-CACHE_FOLDER = _cache_folder()
-
-
 def kernel(function: Kernel) -> Kernel:
     """Compile the function on first use; keep the machine code in our own cache folder."""
-    if CACHE_FOLDER is None:
-        return numba.njit(nogil=True)(function)  # type: ignore[no-any-return]
+    return _compiled(function)
+
+
+def inlined(function: Kernel) -> Kernel:
+    """A kernel that is copied into its callers: a call that passes arrays costs more than these small bodies do."""
+    return _compiled(function, forceinline=True)
+
+
+def _compiled(function: Kernel, **options: Any) -> Kernel:
+    folder = _cache_folder(Path(function.__code__.co_filename))
+    if folder is None:
+        return numba.njit(nogil=True, **options)(function)  # type: ignore[no-any-return]
     before = config.CACHE_DIR
-    config.CACHE_DIR = CACHE_FOLDER  # numba reads it while decorating; other users of numba keep their own
+    config.CACHE_DIR = folder  # numba reads it while decorating; other users of numba keep their own
     try:
-        return numba.njit(nogil=True, cache=True)(function)  # type: ignore[no-any-return]
+        return numba.njit(nogil=True, cache=True, **options)(function)  # type: ignore[no-any-return]
     finally:
         config.CACHE_DIR = before
 
 
-def needs_compiling() -> bool:
-    """Whether the first run will have to compile (nothing in the cache folder yet)."""
-    return CACHE_FOLDER is None or not any(Path(CACHE_FOLDER).rglob("*.nbi"))
+def _marker(source: Path) -> Path | None:
+    """The file that says: this machine has compiled all that a run needs."""
+    folder = _cache_folder(source)
+    return None if folder is None else Path(folder) / f"compiled-{binding.get_host_cpu_name()}"
+
+
+def needs_compiling(source: str) -> bool:
+    """Whether the first run with the kernels of that file will have to compile."""
+    marker = _marker(Path(source))
+    return marker is None or not marker.exists()
+
+
+def mark_compiled(source: str) -> None:
+    """Remember that the kernels of that file are in the cache."""
+    marker = _marker(Path(source))
+    if marker is not None:
+        marker.touch()

@@ -10,8 +10,8 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from boxqte.engines.box.exchange import Axes
 from boxqte.engines.box.records import Cuts
+from boxqte.engines.box.state import Axes
 from boxqte.errors import EngineError
 from boxqte.grid import Grid, Thresholds
 
@@ -35,12 +35,17 @@ class Problem:
     no: npt.NDArray[np.int32]
     value: npt.NDArray[np.int64]
     """leaf values at the leaves, in units of 2**(shift - scale_bits)"""
+    residue: npt.NDArray[np.int64]
+    """the exact leaf values modulo 2**64 (or a number for each distinct one, where `merges` is False)"""
     base: int
+    base_residue: int
     thresholds: Thresholds
     band: int
     fuzz: int
     """0: the 64-bit sums are exact; otherwise every sum is within this of the exact one"""
     shift: int
+    merges: bool
+    """whether two sums with equal rounded values and equal residues are certainly equal"""
 
     @property
     def n_axes(self) -> int:
@@ -69,6 +74,7 @@ def compile_problem(grid: Grid) -> Problem:
     new_number[order] = np.arange(len(order), dtype=np.int32)
     new_number[-1] = -1
     value, base, thresholds, band, fuzz, shift = _into_64_bits(grid)
+    residue, base_residue, merges = _residues(grid, fuzz, shift)
     return Problem(
         grid=grid,
         axis_ids=tuple(used),
@@ -80,11 +86,14 @@ def compile_problem(grid: Grid) -> Problem:
         yes=grid.yes,
         no=grid.no,
         value=value,
+        residue=residue,
         base=base,
+        base_residue=base_residue,
         thresholds=thresholds,
         band=band,
         fuzz=fuzz,
         shift=shift,
+        merges=merges,
     )
 
 
@@ -137,6 +146,24 @@ def _into_64_bits(grid: Grid) -> tuple[npt.NDArray[np.int64], int, Thresholds, i
     if t.all_confident:  # keep pos = neg + 1: the sign alone decides
         scaled = Thresholds(scaled.neg + 1, scaled.neg, scaled.neg + 1, scaled.neg)
     return values, grid.base >> shift, scaled, (grid.rounding >> shift) + 1, fuzz, shift
+
+
+def _residues(grid: Grid, fuzz: int, shift: int) -> tuple[npt.NDArray[np.int64], int, bool]:
+    """What rounding to 64 bits dropped, modulo 2**64.
+
+    Two exact sums whose rounded values are equal differ by at most 2 fuzz 2**shift. If that is below 2**64, equal
+    residues make them equal. Otherwise each distinct leaf gets a number of its own, and sums are never taken as equal.
+    """
+    residue = np.zeros(len(grid.cut), np.int64)
+    merges = 2 * fuzz << shift < 1 << 64
+    number = {v: i for i, v in enumerate(sorted(set(grid.values)))}
+    residue[grid.leaf >= 0] = [_wrapped(v) if merges else number[v] for v in grid.values]
+    return residue, _wrapped(grid.base), merges
+
+
+def _wrapped(value: int) -> int:
+    """The value modulo 2**64 as a signed number."""
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def _largest_sum(grid: Grid) -> int:

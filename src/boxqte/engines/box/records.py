@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from boxqte.engines.box.jit import kernel
+from boxqte.engines.box.jit import inlined, kernel
 
 RECORD = np.dtype(
     [("cut", np.int32), ("yes", np.uint32), ("no", np.uint32), ("pad", np.uint32), ("min", np.int64), ("max", np.int64)]
@@ -65,7 +65,7 @@ def new_arena(n_cuts: int, n_axes: int, capacity: int) -> Arena:
     )
 
 
-@kernel
+@inlined
 def _mix(key: np.uint64) -> np.uint64:
     key ^= key >> np.uint64(33)
     key *= np.uint64(0xFF51AFD7ED558CCD)
@@ -75,13 +75,15 @@ def _mix(key: np.uint64) -> np.uint64:
 
 
 @kernel
-def make_leaf(arena: Arena, value: np.int64) -> np.uint32:
-    """The record of a constant."""
+def make_leaf(arena: Arena, value: np.int64, residue: np.int64) -> np.uint32:
+    """The record of a constant; value and residue together say which exact one (problem.py)."""
     size = np.uint64(len(arena.unique) - 1)
-    at = _mix(np.uint64(value) ^ np.uint64(0x9E3779B97F4A7C15)) & size
+    low = np.uint32(np.uint64(residue) & np.uint64(0xFFFFFFFF))
+    high = np.uint32(np.uint64(residue) >> np.uint64(32))
+    at = _mix(np.uint64(value) ^ _mix(np.uint64(residue) ^ np.uint64(0x9E3779B97F4A7C15))) & size
     while arena.unique[at] != 0:
         found = arena.record[arena.unique[at] - 1]
-        if found["cut"] == -1 and found["min"] == value:
+        if found["cut"] == -1 and found["min"] == value and found["yes"] == low and found["no"] == high:
             return np.uint32(arena.unique[at] - 1)
         at = (at + np.uint64(1)) & size
     made = arena.used[0]
@@ -89,12 +91,20 @@ def make_leaf(arena: Arena, value: np.int64) -> np.uint32:
         return FULL
     arena.used[0] += 1
     arena.record[made]["cut"] = -1
+    arena.record[made]["yes"] = low
+    arena.record[made]["no"] = high
     arena.record[made]["min"] = value
     arena.record[made]["max"] = value
     arena.cuts[made, :] = 0
     arena.axes[made, :] = 0
     arena.unique[at] = made + 1
     return np.uint32(made)
+
+
+@inlined
+def residue_of(record: npt.NDArray[np.void], leaf: np.uint32) -> np.int64:
+    """A leaf has no children: their place holds its residue."""
+    return np.int64((np.uint64(record[leaf]["no"]) << np.uint64(32)) | np.uint64(record[leaf]["yes"]))
 
 
 @kernel
@@ -129,7 +139,7 @@ def make(arena: Arena, cuts: Cuts, cut: int, yes: np.uint32, no: np.uint32) -> n
     return np.uint32(made)
 
 
-@kernel
+@inlined
 def known_move(move_key: npt.NDArray[np.uint64], move_to: npt.NDArray[np.uint32], tree: np.uint32, move: int) -> np.uint32:
     """The memoised restriction of a tree (move = cut << 1 | side), or FULL if it was not made yet."""
     key = (np.uint64(tree) << np.uint64(32)) | np.uint64(move)

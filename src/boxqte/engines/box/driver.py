@@ -1,0 +1,323 @@
+"""The driver of the box engine: owns the open boxes, the deadline, the threads and the sums; knows no mathematics.
+
+A worker takes a batch of boxes and hands back decided masses and the boxes that are still open. Nothing else passes
+between them, and all of it is plain arrays and numbers, so a worker may as well live in another process.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from boxqte.engines import Limits, Outcome, Watch
+from boxqte.result import Decided, Status, down, up
+
+BoxArray = npt.NDArray[np.uint64]
+FloatArray = npt.NDArray[np.float64]
+
+REPORT_EVERY = 0.05  # seconds
+ENTRY_BYTES = 250  # a queue entry without the box itself: tuple, numbers, bytes header
+DEPTH_FIRST_FROM = 0.75  # of the memory limit
+
+
+@dataclass(frozen=True, eq=False)
+class Reply:
+    """What became of a batch: masses of its parts that are decided, and the boxes that are still open.
+
+    Batch = decided parts + open boxes, without overlap: no point is lost, none is counted twice.
+    """
+
+    fair: float
+    unfair: float
+    low: float
+    ambiguous: float
+    boxes: BoxArray
+    """box x axis x word: the cells that each open box holds"""
+    masses: FloatArray
+    costs: FloatArray
+    """how expensive each open box is expected to be, in the worker's own unit"""
+    nodes: int
+    finished: int = 0
+    exact: int = 0
+    """how many points had to be evaluated with Python's integers"""
+
+
+class Worker(Protocol):
+    """One per thread; owns its working memory. A call takes a fraction of a second and always makes progress."""
+
+    @property
+    def memory(self) -> int:
+        """Bytes of working memory."""
+        ...
+
+    def work(self, boxes: BoxArray, masses: FloatArray, budget: int, depth_first: bool) -> Reply:
+        """Decide what can be decided of the boxes within about `budget` nodes.
+
+        With depth_first, go on into every part as far as the budget allows; the open boxes come deepest first.
+        """
+        ...
+
+
+class ExactSum:
+    """A sum of floats without any rounding (Shewchuk's expansions, as in math.fsum, but kept)."""
+
+    def __init__(self) -> None:
+        self._parts: list[float] = []
+
+    def add(self, x: float) -> None:
+        kept = []
+        for y in self._parts:
+            if abs(x) < abs(y):
+                x, y = y, x
+            high = x + y
+            low = y - (high - x)
+            if low:
+                kept.append(low)
+            x = high
+        self._parts = [*kept, x]
+
+    @property
+    def value(self) -> Fraction:
+        return sum(map(Fraction, self._parts), Fraction(0))
+
+
+@dataclass
+class OpenBoxes:
+    """The queue, best first on mass * cost**-0.3; boxes given back by depth-first work are taken first, last in first out.
+
+    A box is kept as the bytes that any of the root boxes uses.
+    """
+
+    used: npt.NDArray[np.intp]
+    shape: tuple[int, int]
+    heap: list[tuple[float, int, float, bytes]] = field(default_factory=list)
+    stack: list[tuple[float, bytes]] = field(default_factory=list)
+    serial: int = 0
+
+    @classmethod
+    def of(cls, roots: BoxArray) -> OpenBoxes:
+        if not len(roots):
+            return cls(np.zeros(0, np.intp), (roots.shape[1], roots.shape[2]))
+        union = np.ascontiguousarray(np.bitwise_or.reduce(roots, axis=0))
+        return cls(np.flatnonzero(union.reshape(-1).view(np.uint8)), (roots.shape[1], roots.shape[2]))
+
+    def __len__(self) -> int:
+        return len(self.heap) + len(self.stack)
+
+    @property
+    def memory(self) -> int:
+        return len(self) * (ENTRY_BYTES + len(self.used))
+
+    def push(self, boxes: BoxArray, masses: FloatArray, costs: FloatArray) -> None:
+        scores = -masses * np.maximum(costs, 1.0) ** -0.3
+        for score, mass, box in zip(scores.tolist(), masses.tolist(), self._packed(boxes)):
+            # the serial number settles ties by age, so that a run with one worker can be repeated exactly
+            heapq.heappush(self.heap, (score, self.serial, mass, box))
+            self.serial += 1
+
+    def stack_up(self, boxes: BoxArray, masses: FloatArray) -> None:
+        self.stack.extend(reversed(list(zip(masses.tolist(), self._packed(boxes)))))
+
+    def take(self, count: int) -> tuple[BoxArray, FloatArray]:
+        """The best boxes, at most so many; one that depth-first work left, if there is any."""
+        if self.stack:
+            taken = [self.stack.pop()]
+        else:
+            taken = [heapq.heappop(self.heap)[2:] for _ in range(min(count, len(self.heap)))]
+        return self._unpacked([box for _, box in taken]), np.array([mass for mass, _ in taken])
+
+    def _packed(self, boxes: BoxArray) -> list[bytes]:
+        n_axes, words = self.shape
+        rows = np.ascontiguousarray(boxes).reshape(len(boxes), n_axes * words).view(np.uint8)[:, self.used]
+        return [row.tobytes() for row in rows]
+
+    def _unpacked(self, packed: Sequence[bytes]) -> BoxArray:
+        n_axes, words = self.shape
+        rows = np.zeros((len(packed), n_axes * words * 8), np.uint8)
+        if len(self.used):
+            rows[:, self.used] = np.frombuffer(b"".join(packed), np.uint8).reshape(len(packed), -1)
+        return rows.view(np.uint64).reshape(len(packed), n_axes, words)
+
+
+class _Run:
+    """The state that the threads share, all of it under one lock."""
+
+    def __init__(self, roots: BoxArray, masses: FloatArray, limits: Limits, batch: int, call_nodes: int, slack: Fraction):
+        self.limits = limits
+        self.batch = batch
+        self.call_nodes = call_nodes
+        self.slack = slack
+        self.changed = threading.Condition()
+        self.open = OpenBoxes.of(roots)
+        self.open.push(roots, masses, np.ones(len(roots)))
+        self.sums = {kind: ExactSum() for kind in ("fair", "unfair", "low", "ambiguous")}
+        self.nodes = self.finished = self.exact = self.calls = self.busy = self.peak = 0
+        self.stop: Status | None = None
+        self.error: BaseException | None = None
+        self.room = limits.memory_limit or half_of_memory()
+
+    def take(self) -> tuple[BoxArray, FloatArray, int, bool] | None:
+        """The next batch for a thread; None if it should end."""
+        with self.changed:
+            while self.stop is None and not self.open and self.busy:
+                self.changed.wait()
+            if self.nodes >= (self.limits.node_limit or float("inf")):
+                self.stop = self.stop or Status.NODES
+            if self.stop is not None or not self.open:
+                self.changed.notify_all()
+                return None
+            left = self.call_nodes if self.limits.node_limit is None else self.limits.node_limit - self.nodes
+            depth_first = self.open.memory > DEPTH_FIRST_FROM * self.room
+            # Few boxes: leave some to the other threads. Depth first: one at a time, or the frontier would grow.
+            fair_share = -(-len(self.open) // self.limits.workers)
+            boxes, masses = self.open.take(1 if depth_first else min(self.batch, fair_share))
+            self.busy += 1
+            return boxes, masses, min(self.call_nodes, left), depth_first
+
+    def give(self, reply: Reply, depth_first: bool) -> None:
+        """Account for a batch that came back."""
+        with self.changed:
+            self.busy -= 1
+            self.calls += 1
+            self.nodes += reply.nodes
+            self.finished += reply.finished
+            self.exact += reply.exact
+            for kind, total in self.sums.items():
+                total.add(getattr(reply, kind))
+            if depth_first:
+                self.open.stack_up(reply.boxes, reply.masses)
+            else:
+                self.open.push(reply.boxes, reply.masses, reply.costs)
+            self.peak = max(self.peak, self.open.memory)
+            if self.open.memory > self.room:
+                self.stop = self.stop or Status.MEMORY
+            self.changed.notify_all()
+
+    def fail(self, error: BaseException) -> None:
+        with self.changed:
+            self.error = error
+            self.stop = self.stop or Status.INTERRUPTED
+            self.changed.notify_all()
+
+    @property
+    def done(self) -> bool:
+        return self.stop is not None or not (self.open or self.busy)
+
+    def decided(self) -> Decided:
+        """The sums, lowered by the proved bound on all rounding errors: what is left is a theorem."""
+        # `fair` is a box's mass minus what is unfair or low in it: it carries the errors of all three.
+        fair, unfair, low = (
+            max(self.sums[kind].value - times * self.slack, Fraction(0))
+            for kind, times in (("fair", 3), ("unfair", 1), ("low", 1))
+        )
+        return Decided(down(fair), down(unfair), down(low))
+
+
+def drive(
+    make_worker: Callable[[], Worker],
+    roots: BoxArray,
+    masses: FloatArray,
+    limits: Limits,
+    watch: Watch,
+    *,
+    rounding: Fraction,
+    batch: int = 8,
+    call_nodes: int = 4000,
+) -> Outcome:
+    """Decide the root boxes, best first, on `limits.workers` threads, until all is decided or a limit is met.
+
+    Parameters
+    ----------
+    make_worker
+        Called once per thread, in this thread.
+    rounding
+        A proved bound, relative to the mass of all boxes, on the rounding error of each sum of decided masses.
+    batch, call_nodes
+        How many boxes a worker gets at once, and how many nodes it may spend on them.
+    """
+    run = _Run(roots, masses, limits, batch, call_nodes, rounding)
+    threads: list[threading.Thread] = []
+    status: Status | None = None
+    try:
+        workers = [make_worker() for _ in range(limits.workers)]
+        run.room -= sum(worker.memory for worker in workers)
+        threads = [threading.Thread(target=_serve, args=(run, worker), daemon=True) for worker in workers]
+        for thread in threads:
+            thread.start()
+        status = _wait(run, watch)
+    except KeyboardInterrupt:
+        status = Status.INTERRUPTED
+    with run.changed:
+        run.stop = run.stop or status or Status.CONVERGED
+        run.changed.notify_all()
+    for thread in threads:
+        thread.join()
+    if run.error is not None:
+        raise run.error
+    if not run.open and not run.busy and status is not Status.INTERRUPTED:
+        status = Status.CONVERGED
+    decided = run.decided()
+    if status is not Status.INTERRUPTED:
+        watch.report(decided, nodes=run.nodes, open_boxes=len(run.open))
+    ambiguous = run.sums["ambiguous"].value
+    return Outcome(
+        decided,
+        status or run.stop,
+        up(min(ambiguous + (run.slack if ambiguous else 0), Fraction(1))),
+        {
+            "nodes": run.nodes,
+            "finished": run.finished,
+            "exact_points": run.exact,
+            "calls": run.calls,
+            "open_boxes": len(run.open),
+            "queue_bytes": run.peak,
+        },
+    )
+
+
+def _wait(run: _Run, watch: Watch) -> Status | None:
+    """Report now and then until the run is over; the reason to stop, if the watch or a limit gave one."""
+    last = time.perf_counter()
+    while True:
+        with run.changed:
+            if not run.done:
+                run.changed.wait(min(REPORT_EVERY, max(watch.seconds_left, 0.001)))
+            if run.done:
+                return run.stop
+            now = time.perf_counter()
+            if now - last < REPORT_EVERY and watch.seconds_left > 0:
+                continue
+            state = run.decided(), run.nodes, len(run.open)
+        last = now
+        # Outside the lock: whatever the user's callback does, the workers go on.
+        reason = watch.report(state[0], nodes=state[1], open_boxes=state[2])
+        if reason is not None:
+            return reason
+
+
+def _serve(run: _Run, worker: Worker) -> None:
+    """The life of a worker's thread."""
+    while (task := run.take()) is not None:
+        boxes, masses, budget, depth_first = task
+        try:
+            run.give(worker.work(boxes, masses, budget, depth_first), depth_first)
+        except BaseException as error:
+            run.fail(error)
+            return
+
+
+def half_of_memory() -> int:
+    """Half of the machine's memory in bytes."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    except (AttributeError, ValueError, OSError):
+        return 4 << 30

@@ -1,0 +1,103 @@
+"""The box engine: chooses the worker for the question and drives it."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, fields
+
+from boxqte.engines import Limits, Outcome, Watch
+from boxqte.engines.box.driver import drive
+from boxqte.errors import EngineError
+from boxqte.grid import Grid
+from boxqte.result import Decided, Status
+
+
+@dataclass(frozen=True)
+class BoxOptions:
+    """Options of the box engine. None changes the answer; all change how soon it comes."""
+
+    finish_limit: int = 8000
+    """Finish a box by counting in value space once that takes at most about this many cells."""
+    depth_first_below: float = 2e5
+    """Boxes that cost less than this many cells are worked on depth first."""
+    batch: int = 8
+    """How many open boxes a worker takes at once."""
+    call_nodes: int = 4000
+    """The most nodes of the search that a worker visits before it reports."""
+    call_work: int = 10_000_000
+    """The most elementary steps, of about 10 ns, that a worker spends before it reports."""
+    arena: int = 1 << 14
+    """Room for so many residual trees at first; it doubles when it is full."""
+
+    def __post_init__(self) -> None:
+        least = {"finish_limit": 8, "depth_first_below": 0}
+        for option in fields(self):
+            value = getattr(self, option.name)
+            if not value >= least.get(option.name, 1):
+                raise EngineError(
+                    f"engine 'box': option '{option.name}' must be at least {least.get(option.name, 1)}, found {value}"
+                )
+
+
+class Box:
+    """Exact counting by residual trees and value space; certain bounds at any time."""
+
+    name = "box"
+    Options = BoxOptions
+
+    def __init__(self, options: BoxOptions | None = None):
+        self.options = options or BoxOptions()
+
+    def run(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
+        try:
+            if grid.has_tolerance:
+                return self._tolerance(grid, limits, watch)
+            return self._exchange(grid, limits, watch)
+        except KeyboardInterrupt:  # before the search began: nothing is proved yet
+            return Outcome(Decided(), Status.INTERRUPTED)
+
+    def _exchange(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
+        """No attribute moves: x' differs from x in sensitive attributes only."""
+        import numpy as np
+
+        from boxqte.engines.box import exchange, exchange_worker, jit, problem
+
+        p = problem.compile_problem(grid)
+        roots = exchange_worker.root_boxes(p)
+        o = self.options
+
+        def make_worker() -> exchange_worker.ExchangeWorker:
+            return exchange_worker.ExchangeWorker(
+                p,
+                finish_limit=o.finish_limit,
+                depth_first_below=o.depth_first_below,
+                call_work=o.call_work,
+                batch=o.batch,
+                arena=o.arena,
+            )
+
+        if jit.needs_compiling(exchange.__file__):
+            print("boxqte: compiling, first run only ...", file=sys.stderr, flush=True)
+            worker = make_worker()
+            worker.work(roots[:0], np.zeros(0), 1, False)
+            jit.mark_compiled(exchange.__file__)
+        classes = len(problem.sensitive_classes(p)[1])
+        return drive(
+            make_worker,
+            roots,
+            np.ones(1),
+            limits,
+            watch,
+            rounding=exchange_worker.rounding_bound(p, classes),
+            batch=o.batch,
+            call_nodes=o.call_nodes,
+        )
+
+    def _tolerance(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
+        """Some attribute moves by epsilon."""
+        return _tolerance_worker(grid, limits, watch, self.options)
+
+
+def _tolerance_worker(grid: Grid, limits: Limits, watch: Watch, options: BoxOptions) -> Outcome:
+    """EPSILON > 0 GOES HERE: make the worker factory and the root boxes, and return drive(...)."""
+    raise EngineError("engine 'box': epsilon > 0 is not supported yet; use engine 'exhaustive'")

@@ -1,0 +1,95 @@
+"""Numbers in print: never better than the answer."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from boxqte.exact import Number
+from boxqte.printing import answer_text, between, measure_text, percent, space_text
+from boxqte.properties import Fairness
+from boxqte.result import Bounds, Decided, ModelSummary, Quantification, Status
+from boxqte.space import Attribute, Histogram, Space
+
+
+def result(
+    fair: Fraction | float, unfair: Fraction | float, status: Status = Status.CONVERGED, kappa: Number = 0.5
+) -> Quantification:
+    low = 1 - Fraction(fair) - Fraction(unfair) if status is Status.CONVERGED else Fraction(0)
+    model = ModelSummary("example", 1, 2, 3, "")
+    return Quantification(Fairness("race", 0, kappa), model, "engine", status, Decided(fair, unfair, low), 0.5, ())
+
+
+def test_a_measure_just_below_1_is_not_shown_as_1() -> None:
+    tiny = Fraction(1, 10**20)
+    assert measure_text(result(1 - tiny, tiny)) == "1 - 1e-20 (exact)"
+    assert measure_text(result(tiny, 1 - tiny)) == "1e-20 (exact)"
+
+
+def test_a_measure_of_1_is_shown_as_1() -> None:
+    assert measure_text(result(Fraction(1), Fraction(0))) == "1 (exact)"
+
+
+def test_a_measure_with_a_short_fraction_shows_it() -> None:
+    assert measure_text(result(Fraction(2, 3), Fraction(1, 3))) == "0.666666666667 (exactly 2/3)"
+
+
+def test_a_measure_with_a_long_fraction_does_not_show_it() -> None:
+    third = Fraction(10**30, 3 * 10**30 + 1)
+    assert measure_text(result(third, 1 - third)) == "0.333333333333 (exact)"
+
+
+def test_a_converged_measure_from_floats_says_how_far_off_it_can_be() -> None:
+    floats = Quantification(
+        Fairness("race"), ModelSummary("example", 1, 2, 3, ""), "engine", Status.CONVERGED,
+        Decided(0.6, 0.4 - 1e-14, 0.0), 0.5, (),
+    )  # fmt: skip
+    assert measure_text(floats).startswith("0.600000000000 (error at most 1.0")
+
+
+def test_a_ratio_that_floats_leave_open_is_no_value() -> None:
+    open_ratio = Quantification(
+        Fairness("race", 0, 0.9), ModelSummary("example", 1, 2, 3, ""), "engine", Status.CONVERGED,
+        Decided(0.0, 0.0, 1 - 1e-13), 0.5, (),
+    )  # fmt: skip
+    assert open_ratio.value is None
+    assert "between 0 and 1" in answer_text(open_ratio)
+    assert "of all inputs are confident: too few for floating point to tell more" in answer_text(open_ratio)
+
+
+def test_bounds_are_rounded_outward() -> None:
+    text = measure_text(result(Fraction(1, 3), Fraction(1, 3), Status.TIME))
+    assert text == "between 0.333333333333 and 0.666666666667"
+    assert between(Bounds(1 / 3, 2 / 3)) == "between 0.333333333333 and 0.666666666667"
+    assert percent(1 - 1e-9, "ROUND_CEILING") == "100.0000 %"
+    assert percent(1 - 1e-9, "ROUND_FLOOR") == "99.9999 %"
+
+
+def test_the_status_is_shown_with_the_bounds() -> None:
+    text = answer_text(result(Fraction(1, 3), Fraction(1, 3), Status.MEMORY))
+    assert "at least 33.3333 % and at most 66.6667 % of the confident inputs are treated fairly" in text
+    assert "memory limit" in text
+
+
+def test_no_confident_input_is_said_in_words() -> None:
+    text = answer_text(result(Fraction(0), Fraction(0), kappa=0.9))
+    assert "undefined: no input is confident at kappa 0.9, so there is no share to give" in text
+    assert "it is proved that none is confident" in text
+
+
+@pytest.mark.parametrize(
+    ("attribute", "words"),
+    [
+        (Attribute.integer("a", 0, 3), "uniform"),
+        (Attribute.integer("a", 0, 3, missing=True), "uniform, missing 0.2"),
+        (Attribute("a", "categorical", values=(1, 2), weights=(Fraction(1), Fraction(2))), "one weight a value"),
+        (
+            Attribute("a", "real", Fraction(0), Fraction(2),
+                      histogram=Histogram((Fraction(0), Fraction(2)), (Fraction(1),))),
+            "histogram, 1 bins",
+        ),
+    ],
+)  # fmt: skip
+def test_the_mass_of_an_attribute_is_said_in_words(attribute: Attribute, words: str) -> None:
+    assert words in space_text(Space([attribute]))
