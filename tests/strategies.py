@@ -292,7 +292,7 @@ INTEGER_STARTS = [0, 1, -2, -7, 5, 2**24 - 2, -(2**24) - 2, 2**53 - 6]  # float3
 
 
 def draw_integer(draws: Draws, name: str, n: int, sensitive: bool) -> Part:
-    low = draws.one_of(INTEGER_STARTS)
+    low = min(draws.one_of(INTEGER_STARTS), 2**53 - n + 1)
     attribute = Attribute.integer(name, low, low + n - 1)
     inside = [low + Fraction(i, 2) for i in range(1, 2 * n)]
     odd = [Fraction(low), Fraction(low + n - 1), Fraction(low - 1), Fraction(low + n), Fraction(0), Fraction("0.1")]

@@ -287,6 +287,32 @@ def test_the_intercept_is_the_librarys_float32_bit_for_bit() -> None:
         assert load_model(model).ensemble.base == (Fraction(float(margin)),)
 
 
+@pytest.mark.parametrize("objective", ["binary:logistic", "binary:logitraw"])
+def test_a_margin_that_vanishes_in_the_probability_is_within_the_rounding_error(objective: str) -> None:
+    # 5e-8 is a positive margin, but 1 / (1 + expf(-5e-8)) is exactly 1/2 in float32: XGBoost's class is 0.
+    document = document_of(booster(1, objective=objective))
+    tree = tree_documents(document)[0]
+    row = np.zeros((1, 4))
+    for leaf, below_one_half in ((5e-8, True), (2.0**-22 + 2.0**-40, False), (1e-6, False)):
+        tree["split_conditions"] = [
+            leaf if left < 0 else t for t, left in zip(tree["split_conditions"], tree["left_children"])
+        ]
+        score = "5E-1" if objective == "binary:logistic" else "0E0"
+        document["learner"]["learner_model_param"]["base_score"] = f"[{score}]"
+        imported = load_model(xgboost.Booster(QUIET, model_file=bytearray(json.dumps(document).encode())))
+        margin = imported.ensemble.exact_margin(row)[0][0]
+        assert margin == Fraction(float(np.float32(leaf)))
+        assert imported.native is not None
+        vanishes = below_one_half and objective == "binary:logistic"
+        assert imported.native(row).tolist() == [0 if vanishes else 1]
+        if vanishes:
+            assert margin <= imported.ensemble.rounding_error()
+        elif objective == "binary:logistic":
+            assert imported.ensemble.rounding_error() < Fraction(1, 2**22) + Fraction(1, 2**40)
+        else:
+            assert imported.ensemble.rounding_error() < margin / 10**5
+
+
 @pytest.mark.parametrize("exponent", [-149, -140, -127, -126, -60, 0, 20, 100])
 def test_a_decimal_becomes_the_nearest_float32_even_beside_a_halfway_point(exponent: int) -> None:
     rng = np.random.default_rng(0)

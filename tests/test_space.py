@@ -5,17 +5,24 @@ from __future__ import annotations
 import json
 import math
 import os
+import time
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from boxqte.errors import SpaceError
+from boxqte.errors import PropertyError, SpaceError
+from boxqte.examples import loan_ensemble, loan_space
+from boxqte.grid import build_grid
+from boxqte.inference import describe_domain
+from boxqte.properties import Fairness
 from boxqte.space import Attribute, Histogram, Space
+from tests.conformance.mutations import mutate_bytes, mutate_document
 
 DATA = Path(os.environ.get("BOXQTE_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
@@ -409,3 +416,89 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
         Space.load(tmp_path / "absent.json")
     with pytest.raises(SpaceError, match="cannot be read"):
         Space.load(tmp_path)
+
+
+# Damaged spaces
+
+SOUND: list[Space] = [
+    Space(
+        [
+            Attribute.real("income", 0, "1000.5", missing="0.1"),
+            Attribute.categorical("race", range(5), labels="abcde", missing=True),
+            histogram(0, 3, [0, 1, 4], "integer"),
+        ],
+        label="y",
+        sensitive=["race"],
+    ),
+    Space(
+        [
+            Attribute.categorical("colour", ["red", "green", 2.5], codes=[0, 1, 1]),
+            Attribute.one_hot("job", ["job_a", "job_b"], values=["a", "b", "c"], codes=[[1, 0], [0, 1], [0, 0]]),
+            Attribute("size", "categorical", values=(1, 2), weights=(Fraction(1, 3), Fraction(2))),
+            histogram(0, 2, [0, 0.5, 2]),
+        ]
+    ),
+]
+
+
+def refused_or_sound(load: Callable[[], Space], what: str) -> bool:
+    """A one-line SpaceError, or a space that can be used; anything else fails. Whether it was refused."""
+    begin = time.perf_counter()
+    try:
+        space = load()
+    except SpaceError as error:
+        message = str(error)
+        assert message.splitlines() == [message], f"{what}: {message!r}"
+        assert len(message) < 2000, f"{what}: {message[:200]!r}"
+        return True
+    except Exception as error:
+        raise AssertionError(f"{what}: {type(error).__name__} instead of SpaceError: {error}") from error
+    finally:
+        assert time.perf_counter() - begin < 5, what
+    assert Space.from_json(space.to_json()) == space, what
+    assert space.fingerprint()
+    for attribute in space:
+        assert describe_domain(attribute), what
+        if not attribute.is_numeric:
+            assert sum(attribute.value_masses()) + (attribute.missing or 0) == 1, what
+    return False
+
+
+def test_damaged_json_is_refused_as_a_space_or_is_one() -> None:
+    refused = 0
+    for seed in range(1500):
+        rng = np.random.default_rng(seed)
+        node, what = mutate_document(SOUND[seed % 2].to_json(), rng)
+        if seed % 3 == 0 and node:
+            node, more = mutate_document(node, rng)
+            what += f"; {more}"
+        refused += refused_or_sound(lambda: Space.from_json(node), f"seed {seed}: {what}")
+    assert refused > 750
+
+
+def test_damaged_files_are_refused_as_a_space_or_are_one(tmp_path: Path) -> None:
+    path = tmp_path / "space.json"
+    refused = 0
+    for seed in range(600):
+        rng = np.random.default_rng(seed)
+        if seed % 2:
+            node, what = mutate_document(SOUND[seed % 4 // 2].to_json(), rng)
+            path.write_text(json.dumps(node))
+        else:
+            what = "bytes"
+            path.write_bytes(mutate_bytes(json.dumps(SOUND[seed % 4 // 2].to_json()).encode(), rng))
+        refused += refused_or_sound(lambda: Space.load(path), f"seed {seed}: {what}")
+    assert refused > 300
+
+
+def test_a_damaged_space_never_breaks_the_grid() -> None:
+    sound = loan_space().to_json()
+    built = 0
+    for seed in range(600):
+        node, what = mutate_document(sound, np.random.default_rng(seed))
+        try:
+            build_grid(loan_ensemble(), Space.from_json(node), Fairness("race", 0.1, 0.7))
+            built += 1
+        except (SpaceError, PropertyError) as error:
+            assert "\n" not in str(error), what
+    assert built > 20

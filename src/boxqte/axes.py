@@ -366,8 +366,9 @@ def _intervals(attribute: Attribute, edges: Sequence[Edge]) -> tuple[list[Cell],
 def cast_mass(question: Question) -> Fraction:
     """A bound on the mass of real x that the cast to float32 moves across a threshold.
 
-    The cast sends x across t where x lies between t and the point halfway between two neighbouring float32: below t for
-    float32(x) < t (t is a float32 itself), above t for float32(x) <= t.
+    float32(x) < t holds below the point halfway between t (which is a float32) and the float32 before it; float32(x) <= t
+    holds up to the point halfway between the last float32 that is at most t and the next one. What lies between t and
+    that point is moved.
     """
     attribute, model, nodes = question.attribute, question.model, question.nodes
     total = Fraction(0)

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+MAX_LENGTH = 1000
+
 
 class BoxQTEError(Exception):
-    """Base of every error that a user's input can cause; the command line turns it into one line and exit code 2."""
+    """Base of every error that a user's input can cause; the command line turns it into exit code 2.
+
+    The message is one line of bounded length, whatever the names in the user's files look like.
+    """
+
+    def __init__(self, message: str = "") -> None:
+        line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in message)
+        super().__init__(line if len(line) <= MAX_LENGTH else f"{line[: MAX_LENGTH // 2]} ... {line[-MAX_LENGTH // 3 :]}")
 
 
 class ModelError(BoxQTEError):

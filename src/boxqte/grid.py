@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,7 @@ from boxqte.space import Attribute, Space
 __all__ = ["Axis", "Cell", "Cut", "Edge", "Grid", "Thresholds", "attribute_codes", "build_grid", "match_columns"]
 
 HALF = Fraction(1, 2)
+UNITS_OF_ERROR = 8
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,8 @@ def build_grid(ensemble: TreeEnsemble, space: Space, prop: Property) -> Grid:
         if attribute.kind == "real":
             input_rounding += cast_mass(question)
     trees = prune(ensemble, test_of_node, axis_of_test.tolist(), masks, [axis.n_cells for axis in axes])
-    values, base, bits, rest = _integer_values(ensemble, trees.leaf_nodes)
+    error = ensemble.rounding_error() / ensemble.factor
+    values, base, bits, rest = _integer_values(ensemble, trees.leaf_nodes, error)
     return Grid(
         ensemble=ensemble,
         space=space,
@@ -138,7 +141,7 @@ def build_grid(ensemble: TreeEnsemble, space: Space, prop: Property) -> Grid:
         base=base,
         scale_bits=bits,
         thresholds=_thresholds(ensemble, prop, bits, rest),
-        rounding=math.ceil(ensemble.rounding_error() / ensemble.factor * 2**bits),
+        rounding=math.ceil(error * 2**bits),
         input_rounding=min(input_rounding, Fraction(1)),
     )
 
@@ -176,8 +179,11 @@ def attribute_codes(attribute: Attribute, ensemble: TreeEnsemble, feature: int) 
         return np.array(attribute.codes, np.float64)
     known = ensemble.categories.get(feature)
     if known is not None:
-        by_value = {value: code for code, value in reversed(list(enumerate(known)))}
-        by_text = {str(value): code for code, value in reversed(list(enumerate(known)))}
+        by_value: dict[Any, int] = {}
+        by_text: dict[str, int] = {}
+        for code, value in enumerate(known):
+            by_value.setdefault(value, code)
+            by_text.setdefault(str(value), code)
         for value in attribute.values:
             if value not in by_value and str(value) not in by_text:
                 raise SpaceError(
@@ -316,15 +322,19 @@ def prune(
 
 
 def _integer_values(
-    model: TreeEnsemble, leaf_nodes: npt.NDArray[np.int64]
+    model: TreeEnsemble, leaf_nodes: npt.NDArray[np.int64], error: Fraction
 ) -> tuple[tuple[int, ...], int, int, Fraction]:
     """Leaf values and base as exact integers in units of 2**-bits (every float is a dyadic rational).
 
-    The last result is what the base has beyond a whole number of units; 0, unless it is no dyadic rational.
+    The unit is also small against the rounding error, which is rounded up to whole units: where all leaves are votes of
+    0 and 1, a majority of one vote is no rounding error. The last result is what the base has beyond a whole number of
+    units; 0, unless it is no dyadic rational.
     """
     ratios = [value.as_integer_ratio() for value in model.value[leaf_nodes, 0].tolist()]
     base = model.base[0] - (Fraction(model.n_trees, 2) if model.link == "mean" else 0)
     unit = max((d for _, d in ratios), default=1)
+    if error:
+        unit = max(unit, 1 << math.ceil(UNITS_OF_ERROR / error).bit_length())
     if base.denominator & (base.denominator - 1) == 0:
         unit = max(unit, base.denominator)
     values = tuple(n * (unit // d) for n, d in ratios)

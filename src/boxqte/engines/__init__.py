@@ -22,7 +22,7 @@ ENGINES: dict[str, str] = {
     "box": "boxqte.engines.box.engine:Box",
     "exhaustive": "boxqte.engines.exhaustive:Exhaustive",
 }
-DEFAULT_ENGINE = "exhaustive"
+DEFAULT_ENGINE = "box"
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -12,10 +12,12 @@ import numpy.typing as npt
 
 from boxqte.engines import Limits, Outcome, Watch
 from boxqte.errors import EngineError
-from boxqte.grid import Axis, Grid
+from boxqte.grid import Axis, Cut, Grid
 from boxqte.result import Decided, Status
 
 BoolArray = npt.NDArray[np.bool_]
+
+MAX_AXES = 32  # numpy's own limit on the axes of an array, before numpy 2
 
 
 @dataclass(frozen=True)
@@ -39,30 +41,48 @@ class Exhaustive:
         cells = max(grid.n_cells(), grid.n_refined())
         if cells > self.options.max_cells:
             raise EngineError(
-                f"engine 'exhaustive': the grid has {cells:.3g} cells, more than max_cells = {self.options.max_cells}; use another engine"
+                f"engine 'exhaustive': the grid has {_rounded(cells)} cells, more than max_cells = "
+                f"{self.options.max_cells}; use another engine"
             )
-        if len(grid.axes) > 32:  # numpy's own limit on array axes
-            raise EngineError(f"engine 'exhaustive': the space has {len(grid.axes)} attributes, at most 32 fit; use another engine")
+        grid = without_idle_axes(grid)
+        if len(grid.axes) > MAX_AXES:
+            raise EngineError(
+                f"engine 'exhaustive': {len(grid.axes)} attributes take part, at most {MAX_AXES} fit; use another engine"
+            )
         try:
-            margins = dense_margins(grid)
+            margins = dense_margins(grid, watch)
             confident, counterexample = verdicts(grid, margins)
             near_tie = _ambiguous(grid, margins)
             low, unfair, ambiguous = (_mass(grid, bits) for bits in (~confident, counterexample, near_tie))
         except KeyboardInterrupt:
             return Outcome(Decided(), Status.INTERRUPTED)
+        except TimeoutError:
+            return Outcome(Decided(), Status.TIME)
         decided = Decided(fair=1 - low - unfair, unfair=unfair, low=low)
         watch.report(decided, nodes=cells)
         return Outcome(decided, Status.CONVERGED, float(ambiguous), {"cells": cells})
 
 
-def dense_margins(grid: Grid) -> npt.NDArray[Any]:
-    """F on every base cell (one array axis per attribute), in exact integers."""
+def without_idle_axes(grid: Grid) -> Grid:
+    """The same question without the attributes that it cannot depend on: one cell, and not sensitive.
+
+    A sensitive attribute stays: whether its one cell has a second point decides whether any x' differs from x.
+    """
+    kept = [at for at, axis in enumerate(grid.axes) if axis.sensitive or len(axis.refined) > 1] or [0]
+    cuts = tuple(Cut(kept.index(cut.axis), cut.mask) for cut in grid.cuts)
+    return replace(grid, axes=tuple(grid.axes[at] for at in kept), cuts=cuts)
+
+
+def dense_margins(grid: Grid, watch: Watch | None = None) -> npt.NDArray[Any]:
+    """F on every base cell (one array axis per attribute), in exact integers; TimeoutError when the watch runs out."""
     largest = abs(grid.base) + sum(map(abs, grid.values))
     limits = (grid.thresholds.conf_pos, grid.thresholds.conf_neg, grid.rounding)
     fits = largest + max(map(abs, limits)) < 2**62
     F = np.full([a.n_cells for a in grid.axes], grid.base, dtype=np.int64 if fits else object)
     masks = [np.array([cut.mask >> i & 1 for i in range(grid.axes[cut.axis].n_cells)], bool) for cut in grid.cuts]
     for root in grid.roots.tolist():
+        if watch is not None and watch.seconds_left <= 0:
+            raise TimeoutError
         stack = [(root, [np.ones(a.n_cells, bool) for a in grid.axes])]
         while stack:
             node, inside = stack.pop()
@@ -83,7 +103,7 @@ def verdicts(grid: Grid, F: npt.NDArray[Any]) -> tuple[BoolArray, BoolArray]:
     own = F[np.ix_(*(a.base for a in grid.axes))]
     t = grid.thresholds
     sure_pos, sure_neg = (own >= t.conf_pos).astype(bool), (own <= t.conf_neg).astype(bool)
-    sees_neg, sees_pos = _reaches(grid, (F <= t.neg).astype(bool)), _reaches(grid, (F >= t.pos).astype(bool))
+    sees_neg, sees_pos = _reaches(grid, (t.neg >= F).astype(bool)), _reaches(grid, (t.pos <= F).astype(bool))
     return sure_pos | sure_neg, (sure_pos & sees_neg) | (sure_neg & sees_pos)
 
 
@@ -119,8 +139,8 @@ def _ambiguous(grid: Grid, F: npt.NDArray[Any]) -> BoolArray:
     t, r = grid.thresholds, grid.rounding
     verdict = []
     for sign in (1, -1):
-        sees_neg = _reaches(grid, (F <= t.neg + sign * r).astype(bool))
-        sees_pos = _reaches(grid, (F >= t.pos - sign * r).astype(bool))
+        sees_neg = _reaches(grid, (t.neg + sign * r >= F).astype(bool))
+        sees_pos = _reaches(grid, (t.pos - sign * r <= F).astype(bool))
         sure_pos, sure_neg = (own >= t.conf_pos - sign * r).astype(bool), (own <= t.conf_neg + sign * r).astype(bool)
         verdict.append((sure_pos | sure_neg, (sure_pos & sees_neg) | (sure_neg & sees_pos)))
     (could_be_sure, could_be_unfair), (surely_sure, surely_unfair) = verdict
@@ -139,3 +159,8 @@ def _mass(grid: Grid, bits: BoolArray) -> Fraction:
         denominator *= common
     return Fraction(int(total), denominator)
 
+
+
+def _rounded(count: int) -> str:
+    """A count for an error message; products of cells can be beyond every float."""
+    return str(count) if count < 10**9 else f"about 10^{len(str(count)) - 1}"

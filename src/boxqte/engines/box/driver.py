@@ -92,7 +92,7 @@ class ExactSum:
 
 @dataclass
 class OpenBoxes:
-    """The queue, best first on mass * cost**-0.3; boxes given back by depth-first work are taken first, last in first out.
+    """The queue, best first on mass * cost**-0.3; what depth-first work gave back is taken first, last in first out.
 
     A box is kept as the bytes that any of the root boxes uses.
     """
@@ -151,7 +151,9 @@ class OpenBoxes:
 class _Run:
     """The state that the threads share, all of it under one lock."""
 
-    def __init__(self, roots: BoxArray, masses: FloatArray, limits: Limits, batch: int, call_nodes: int, slack: Fraction):
+    def __init__(
+        self, roots: BoxArray, masses: FloatArray, limits: Limits, batch: int, call_nodes: int, slack: Fraction
+    ):
         self.limits = limits
         self.batch = batch
         self.call_nodes = call_nodes

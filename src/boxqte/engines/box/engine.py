@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass, fields
 
 from boxqte.engines import Limits, Outcome, Watch
-from boxqte.engines.box.driver import drive
+from boxqte.engines.box import driver
 from boxqte.errors import EngineError
 from boxqte.grid import Grid
 from boxqte.result import Decided, Status
@@ -26,11 +26,15 @@ class BoxOptions:
     """The most nodes of the search that a worker visits before it reports."""
     call_work: int = 10_000_000
     """The most elementary steps, of about 10 ns, that a worker spends before it reports."""
+    mixed_limit: int = 10
+    """Epsilon > 0: measure a box once at most this many of its trees mix moving and fixed attributes."""
+    cell_limit: int = 1024
+    """Epsilon > 0: or once those trees span at most this many cells of the fixed attributes."""
     arena: int = 1 << 14
     """Room for so many residual trees at first; it doubles when it is full."""
 
     def __post_init__(self) -> None:
-        least = {"finish_limit": 8, "depth_first_below": 0}
+        least = {"finish_limit": 8, "depth_first_below": 0, "mixed_limit": 0}
         for option in fields(self):
             value = getattr(self, option.name)
             if not value >= least.get(option.name, 1):
@@ -82,7 +86,7 @@ class Box:
             worker.work(roots[:0], np.zeros(0), 1, False)
             jit.mark_compiled(exchange.__file__)
         classes = len(problem.sensitive_classes(p)[1])
-        return drive(
+        return driver.drive(
             make_worker,
             roots,
             np.ones(1),
@@ -95,9 +99,36 @@ class Box:
 
     def _tolerance(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
         """Some attribute moves by epsilon."""
-        return _tolerance_worker(grid, limits, watch, self.options)
+        import numpy as np
 
+        from boxqte.engines.box import exchange_worker, jit, problem, window, window_worker
 
-def _tolerance_worker(grid: Grid, limits: Limits, watch: Watch, options: BoxOptions) -> Outcome:
-    """EPSILON > 0 GOES HERE: make the worker factory and the root boxes, and return drive(...)."""
-    raise EngineError("engine 'box': epsilon > 0 is not supported yet; use engine 'exhaustive'")
+        p = problem.compile_problem(grid)
+        if (2 * p.fuzz + 2) << p.shift >= 1 << 63:
+            raise EngineError(
+                "engine 'box': the leaf values differ so much in magnitude that epsilon > 0 cannot be answered exactly in two "
+                "64-bit numbers; use engine 'exhaustive'"
+            )
+        roots = exchange_worker.root_boxes(p)
+        o = self.options
+        room = (limits.memory_limit or driver.half_of_memory()) // limits.workers
+
+        def make_worker() -> window_worker.WindowWorker:
+            return window_worker.WindowWorker(
+                p, mixed_limit=o.mixed_limit, cell_limit=o.cell_limit, arena=o.arena, memory=room
+            )
+
+        if jit.needs_compiling(window.__file__):
+            print("boxqte: compiling, first run only ...", file=sys.stderr, flush=True)
+            make_worker().work(roots, np.ones(1), 1, False)
+            jit.mark_compiled(window.__file__)
+        return driver.drive(
+            make_worker,
+            roots,
+            np.ones(1),
+            limits,
+            watch,
+            rounding=window_worker.rounding_bound(p),
+            batch=1,
+            call_nodes=o.call_nodes,
+        )

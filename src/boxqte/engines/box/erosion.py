@@ -16,7 +16,7 @@ from boxqte.engines.box.jit import inlined, kernel
 
 WORD_MEMO = 1 << 15
 BLOCK_MEMO = 1 << 14
-BLOCK_WORDS = 192
+BLOCK_WORDS = 256
 
 
 class Windows(NamedTuple):
@@ -75,31 +75,53 @@ class Memo(NamedTuple):
 
 
 @inlined
-def _hash(words: npt.NDArray[np.uint64], at: int, n: int) -> np.uint64:
-    h = np.uint64(n)
-    for i in range(n):
-        h = (h ^ words[at + i]) * np.uint64(0x9E3779B97F4A7C15)
-        h ^= h >> np.uint64(29)
-    return h
+def _hash(words: npt.NDArray[np.uint64]) -> np.uint64:
+    """Two interleaved chains: one alone would wait for its own multiplications."""
+    one = np.uint64(0x243F6A8885A308D3)
+    two = np.uint64(len(words))
+    for i in range(len(words) >> 1):
+        one = (one ^ words[2 * i]) * np.uint64(0x9E3779B97F4A7C15)
+        one ^= one >> np.uint64(32)
+        two = (two ^ words[2 * i + 1]) * np.uint64(0xC4CEB9FE1A85EC53)
+        two ^= two >> np.uint64(32)
+    if len(words) & 1:
+        one = (one ^ words[len(words) - 1]) * np.uint64(0x9E3779B97F4A7C15)
+    return (one ^ (two >> np.uint64(7))) * np.uint64(0xFF51AFD7ED558CCD)
 
 
-@kernel
+@inlined
+def _equal(a: npt.NDArray[np.uint64], b: npt.NDArray[np.uint64]) -> bool:
+    differ = np.uint64(0)
+    for i in range(len(a)):
+        differ |= a[i] ^ b[i]
+    return differ == 0
+
+
+@inlined
+def _lowest(word: np.uint64) -> int:
+    """The index of the lowest set bit."""
+    word = (word & (~word + np.uint64(1))) - np.uint64(1)
+    word = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
+    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
+
+
+@inlined
 def _clear_in_word(win: Windows, z: int, word: np.uint64) -> float:
     """The mass of the last axis's windows that touch no set bit: per run of clear bits, a difference of prefix sums."""
     total = 0.0
-    p = 0
-    n = win.n_base[z]
-    while p < n:
-        if (word >> np.uint64(p)) & np.uint64(1):
-            p += 1
-            continue
-        q = p
-        while q + 1 < n and not (word >> np.uint64(q + 1)) & np.uint64(1):
-            q += 1
+    clear = ~word & win.full[0]
+    while clear:
+        p = _lowest(clear)
+        run = ~(clear >> np.uint64(p))  # ones begin where the run of clear bits ends
+        q = p + (_lowest(run) if run else 64) - 1
         a, b = win.first[p], win.last[q]
         if b > a:
             total += win.below[b] - win.below[a]
-        p = q + 2
+        if q >= 63:
+            break
+        clear &= ~np.uint64(0) << np.uint64(q + 1)
     return total
 
 
@@ -116,19 +138,27 @@ def _word(win: Windows, memo: Memo, z: int, word: np.uint64) -> float:
     return value
 
 
+# Loops below run over views (array[a:b]) and not over offsets into the whole array: numba lets an index that is not the
+# loop variable itself count from the end when negative, and that keeps the compiler from using vector instructions.
+
+
 @inlined
-def _open_level(win: Windows, memo: Memo, level: int, words: npt.NDArray[np.uint64], at: int) -> None:
+def _open_level(win: Windows, memo: Memo, level: int, words: npt.NDArray[np.uint64]) -> None:
     """Fill the level's table: ORs of 1, 2, 4, ... neighbouring slices, so that any window is an OR of two entries."""
     n, inner, n_base = win.size[level], win.size[level + 1], win.n_base[level]
-    table, start = memo.table, memo.table_at[level]
+    start = memo.table_at[level]
+    lowest = memo.table[start : start + n]
     for i in range(n):
-        table[start + i] = words[at + i]
+        lowest[i] = words[i]
     log = 0
     while 2 << log <= win.widest[level]:
-        step = (1 << log) * inner
-        source, target = start + log * n, start + (log + 1) * n
-        for i in range((n_base - (2 << log) + 1) * inner):
-            table[target + i] = table[source + i] | table[source + i + step]
+        length = (n_base - (2 << log) + 1) * inner
+        source = start + log * n
+        one = memo.table[source : source + length]
+        two = memo.table[source + (1 << log) * inner : source + (1 << log) * inner + length]
+        target = memo.table[source + n : source + n + length]
+        for i in range(length):
+            target[i] = one[i] | two[i]
         log += 1
 
 
@@ -136,15 +166,17 @@ def _open_level(win: Windows, memo: Memo, level: int, words: npt.NDArray[np.uint
 def _window_block(win: Windows, memo: Memo, level: int, j: int) -> None:
     """The OR of the slices that window j covers, as the block of the next level."""
     n, inner = win.size[level], win.size[level + 1]
-    table, block, here = memo.table, memo.block, memo.block_at[level + 1]
+    here = memo.block_at[level + 1]
     low, high = win.low[level, j], win.high[level, j]
     log = 0
     while 2 << log <= high - low + 1:
         log += 1
-    one = memo.table_at[level] + log * n + low * inner
-    two = memo.table_at[level] + log * n + (high + 1 - (1 << log)) * inner
+    first = memo.table_at[level] + log * n + low * inner
+    second = memo.table_at[level] + log * n + (high + 1 - (1 << log)) * inner
+    one, two = memo.table[first : first + inner], memo.table[second : second + inner]
+    block = memo.block[here : here + inner]
     for i in range(inner):
-        block[here + i] = table[one + i] | table[two + i]
+        block[i] = one[i] | two[i]
 
 
 @kernel
@@ -159,14 +191,14 @@ def erode(win: Windows, memo: Memo, top: int, words: npt.NDArray[np.uint64], at:
     value = 0.0
     while level >= top:
         n = win.size[level]
-        source = words if level == top else memo.block
         begin = at if level == top else memo.block_at[level]
+        source = (words if level == top else memo.block)[begin : begin + n]
         if entering:
             some = np.uint64(0)
             every = full
             for i in range(n):
-                some |= source[begin + i]
-                every &= source[begin + i]
+                some |= source[i]
+                every &= source[i]
             if some == 0 or every == full:
                 value = 1.0 if some == 0 else 0.0
                 entering = False
@@ -174,35 +206,32 @@ def erode(win: Windows, memo: Memo, top: int, words: npt.NDArray[np.uint64], at:
                 continue
             slot = np.int64(-1)
             if n <= BLOCK_WORDS:
-                slot = np.int64(_hash(source, begin, n) >> np.uint64(50))
-                if memo.block_tag[slot] == memo.epoch[0] * 64 + level:
-                    same = True
-                    for i in range(n):
-                        if memo.block_key[slot, i] != source[begin + i]:
-                            same = False
-                            break
-                    if same:
-                        value = memo.block_value[slot]
-                        entering = False
-                        level -= 1
-                        continue
+                slot = np.int64(_hash(source) >> np.uint64(50))
+                if memo.block_tag[slot] == memo.epoch[0] * 64 + level and _equal(source, memo.block_key[slot, :n]):
+                    value = memo.block_value[slot]
+                    entering = False
+                    level -= 1
+                    continue
             memo.slot[level] = slot
-            _open_level(win, memo, level, source, begin)
+            _open_level(win, memo, level, source)
             memo.total[level] = 0.0
             memo.step[level] = 0
             if level < m - 1:
                 _window_block(win, memo, level, 0)
                 level += 1
                 continue
-            table, start = memo.table, memo.table_at[level]
+            table = memo.table[memo.table_at[level] :]
+            low, high, mass = win.low[level], win.high[level], win.mass[level]
             total = 0.0
             for j in range(win.n_window[level]):
-                low, high = win.low[level, j], win.high[level, j]
                 log = 0
-                while 2 << log <= high - low + 1:
+                while 2 << log <= high[j] - low[j] + 1:
                     log += 1
-                row = start + log * n
-                total += win.mass[level, j] * _word(win, memo, m, table[row + low] | table[row + high + 1 - (1 << log)])
+                word = table[log * n + low[j]] | table[log * n + high[j] + 1 - (1 << log)]
+                if word == 0:
+                    total += mass[j]
+                elif word != full:
+                    total += mass[j] * _word(win, memo, m, word)
             memo.total[level] = total
         else:
             memo.total[level] += win.mass[level, memo.step[level]] * value
@@ -217,50 +246,55 @@ def erode(win: Windows, memo: Memo, top: int, words: npt.NDArray[np.uint64], at:
         if slot >= 0:
             memo.block_tag[slot] = memo.epoch[0] * 64 + level
             memo.block_value[slot] = value
+            key = memo.block_key[slot]
             for i in range(n):
-                memo.block_key[slot, i] = source[begin + i]
+                key[i] = source[i]
         entering = False
         level -= 1
     return value
 
 
-@kernel
+@inlined
 def _sure_in_word(win: Windows, z: int, sure: np.uint64, word: np.uint64) -> float:
     """Like _clear_in_word, but only windows whose own base cell has its bit set in `sure`."""
     total = 0.0
-    p = 0
-    n = win.n_base[z]
-    while p < n:
-        if (word >> np.uint64(p)) & np.uint64(1):
-            p += 1
-            continue
-        q = p
-        while q + 1 < n and not (word >> np.uint64(q + 1)) & np.uint64(1):
-            q += 1
+    clear = ~word & win.full[0]
+    while clear & sure:
+        p = _lowest(clear)
+        run = ~(clear >> np.uint64(p))
+        q = p + (_lowest(run) if run else 64) - 1
         a, b = win.first[p], win.last[q]
-        if b > a:
-            for c in range(p, q + 1):
-                if (sure >> np.uint64(c)) & np.uint64(1):
-                    low, high = max(a, win.begin[c]), min(b, win.end[c])
-                    if high > low:
-                        total += win.below[high] - win.below[low]
-        p = q + 2
+        own = sure & ~((np.uint64(1) << np.uint64(p)) - np.uint64(1))
+        if q < 63:
+            own &= (np.uint64(2) << np.uint64(q)) - np.uint64(1)
+        while own:
+            c = _lowest(own)
+            own &= own - np.uint64(1)
+            low, high = max(a, win.begin[c]), min(b, win.end[c])
+            if high > low:
+                total += win.below[high] - win.below[low]
+        if q >= 63:
+            break
+        clear &= ~np.uint64(0) << np.uint64(q + 1)
     return total
 
 
 @kernel
-def mass_of(win: Windows, memo: Memo, top: int, words: npt.NDArray[np.uint64], at: int) -> float:
+def mass_of(win: Windows, memo: Memo, top: int, words: npt.NDArray[np.uint64]) -> float:
     """The mass of the base cells of the row axes top.. and the last axis whose bit is set."""
     m = win.n_rows[0]
+    bit_mass = win.base_mass[m]
     total = 0.0
     for i in range(win.size[top]):
-        word = words[at + i]
+        word = words[i]
         if word == 0:
             continue
         part = 0.0
-        for c in range(win.n_base[m]):
-            if (word >> np.uint64(c)) & np.uint64(1):
-                part += win.base_mass[m, c]
+        if word == win.full[0]:
+            part = 1.0
+        else:
+            for c in range(win.n_base[m]):
+                part += bit_mass[c] * np.float64((word >> np.uint64(c)) & np.uint64(1))
         rest = i
         for level in range(m - 1, top - 1, -1):
             part *= win.base_mass[level, rest % win.n_base[level]]
@@ -289,48 +323,48 @@ def erode_sure(
     memo.own_at[0] = sure_at
     while level >= 0:
         n = win.size[level]
-        source = words if level == 0 else memo.block
         begin = at if level == 0 else memo.block_at[level]
+        source = (words if level == 0 else memo.block)[begin : begin + n]
         own = memo.own_at[level]
+        mine = sure[own : own + n]
         if entering:
             some = np.uint64(0)
             every = full
             own_some = np.uint64(0)
             own_every = full
             for i in range(n):
-                some |= source[begin + i]
-                every &= source[begin + i]
-                own_some |= sure[own + i]
-                own_every &= sure[own + i]
+                some |= source[i]
+                every &= source[i]
+                own_some |= mine[i]
+                own_every &= mine[i]
             settled = True
             if own_some == 0 or every == full:
                 value = 0.0
             elif some == 0:
-                value = 1.0 if own_every == full else mass_of(win, memo, level, sure, own)
+                value = 1.0 if own_every == full else mass_of(win, memo, level, mine)
             elif own_every == full:
-                value = erode(win, memo, level, source, begin)
+                value = erode(win, memo, level, source, 0)
             elif level == m:
-                value = _sure_in_word(win, m, sure[own], source[begin])
+                value = _sure_in_word(win, m, mine[0], source[0])
             else:
                 settled = False
                 slot = np.int64(-1)
                 if 2 * n <= BLOCK_WORDS:
-                    h = _hash(source, begin, n) ^ (_hash(sure, own, n) * np.uint64(0xC4CEB9FE1A85EC53))
-                    slot = np.int64((h ^ (h >> np.uint64(17))) >> np.uint64(50))
-                    if memo.block_tag[slot] == memo.epoch[0] * 64 + 32 + level:
+                    h = _hash(source) ^ (_hash(mine) * np.uint64(0xC4CEB9FE1A85EC53))
+                    slot = np.int64((h ^ (h << np.uint64(23))) >> np.uint64(50))
+                    if (
+                        memo.block_tag[slot] == memo.epoch[0] * 64 + 32 + level
+                        and _equal(source, memo.block_key[slot, :n])
+                        and _equal(mine, memo.block_key[slot, n : 2 * n])
+                    ):
                         settled = True
-                        for i in range(n):
-                            if memo.block_key[slot, i] != source[begin + i] or memo.block_key[slot, n + i] != sure[own + i]:
-                                settled = False
-                                break
-                        if settled:
-                            value = memo.block_value[slot]
+                        value = memo.block_value[slot]
             if settled:
                 entering = False
                 level -= 1
                 continue
             memo.slot[level] = slot
-            _open_level(win, memo, level, source, begin)
+            _open_level(win, memo, level, source)
             memo.total[level] = 0.0
             memo.step[level] = 0
         else:
@@ -348,9 +382,12 @@ def erode_sure(
         if slot >= 0:
             memo.block_tag[slot] = memo.epoch[0] * 64 + 32 + level
             memo.block_value[slot] = value
+            key = memo.block_key[slot]
             for i in range(n):
-                memo.block_key[slot, i] = source[begin + i]
-                memo.block_key[slot, n + i] = sure[own + i]
+                key[i] = source[i]
+            second = memo.block_key[slot, n:]
+            for i in range(n):
+                second[i] = mine[i]
         entering = False
         level -= 1
     return value

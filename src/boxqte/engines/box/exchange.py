@@ -225,7 +225,7 @@ def build_root(
                 cell = class_cells[c, j]
                 for k in range(cuts.start[axis], cuts.start[axis + 1]):
                     side = np.int64((cuts.mask[k, cell >> 6] >> np.uint64(cell & 63)) & np.uint64(1))
-                    tree = restrict(arena, cuts, tree, k, side)
+                    tree = restrict(arena, cuts, tree, k, side)  # type: ignore[arg-type]
                     if tree == FULL:
                         return False
             stack.rows[0, n_rows, c] = tree
@@ -369,17 +369,20 @@ def decide(arena: Arena, rules: Rules, stack: Stack, f: int, low: npt.NDArray[np
 def _candidates(
     arena: Arena, cuts: Cuts, stack: Stack, f: int, score: npt.NDArray[np.float64], best: npt.NDArray[np.int32]
 ) -> int:
-    """The root cuts with the largest summed range of the trees rooted there, most first; how many there are."""
+    """The root cuts with the largest summed range of the trees rooted there, most first; how many there are.
+
+    The 1 is for trees whose range was rounded to nothing: a box is a single point per class only without any tree.
+    """
     score[:] = 0.0
     for t in range(stack.n_common[f]):
         tree = stack.common[f, t]
-        score[arena.record[tree]["cut"]] += arena.record[tree]["max"] - arena.record[tree]["min"]
+        score[arena.record[tree]["cut"]] += 1.0 + (arena.record[tree]["max"] - arena.record[tree]["min"])
     n = stack.n_classes[f]
     for r in range(stack.n_rows[f]):
         for c in range(n):
             tree = stack.rows[f, r, c]
             if arena.record[tree]["cut"] >= 0:
-                score[arena.record[tree]["cut"]] += (arena.record[tree]["max"] - arena.record[tree]["min"]) / n
+                score[arena.record[tree]["cut"]] += (1.0 + (arena.record[tree]["max"] - arena.record[tree]["min"])) / n
     found = 0
     while found < len(best):
         at = -1
@@ -409,7 +412,9 @@ def _choose(
         for side in range(2):
             if not child(arena, axes, cuts, stack, f, spare, scratch.best[i], side):
                 return NO_ROOM
-            if not decide(arena, rules, stack, spare, scratch.low, scratch.high, scratch.verdict, scratch.masses, False):
+            if not decide(
+                arena, rules, stack, spare, scratch.low, scratch.high, scratch.verdict, scratch.masses, False
+            ):
                 cost += finish_cost(arena, axes, cuts, stack, spare, scratch)
             if cost >= least:
                 break
@@ -495,12 +500,19 @@ def search(
         while top >= 1:  # stopped half-way: the frames that are left are open boxes
             _emit(stack.domain[top], box_mass(stack, top), UNKNOWN_COST, out_boxes, out_mass, out_cost, counts)
             top -= 1
-    return counts[3]
+    return counts[3]  # type: ignore[no-any-return]
 
 
 @kernel
-def _emit(domain: npt.NDArray[np.uint64], mass: float, cost: float, out_boxes: npt.NDArray[np.uint64],
-          out_mass: npt.NDArray[np.float64], out_cost: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]) -> None:  # fmt: skip
+def _emit(
+    domain: npt.NDArray[np.uint64],
+    mass: float,
+    cost: float,
+    out_boxes: npt.NDArray[np.uint64],
+    out_mass: npt.NDArray[np.float64],
+    out_cost: npt.NDArray[np.float64],
+    counts: npt.NDArray[np.int64],
+) -> None:
     n = counts[0]
     out_boxes[n] = domain
     out_mass[n] = mass

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.engines.box.driver import BoxArray, FloatArray, Reply
-from boxqte.engines.box.exchange import DONE, NEEDS_EXACT, OUT_OF_ROOM, build_root, search
+from boxqte.engines.box.exchange import NEEDS_EXACT, OUT_OF_ROOM, build_root, search
 from boxqte.engines.box.finish import BLOCK, Scratch
 from boxqte.engines.box.problem import Problem, sensitive_classes
 from boxqte.engines.box.records import new_arena
@@ -41,9 +41,10 @@ class ExchangeWorker:
         self.class_cells, self.class_mass = sensitive_classes(problem)
         n = len(self.class_mass)
         t = problem.thresholds
+        simple = problem.grid.thresholds.all_confident  # the rounded thresholds cannot tell
         limit = min(finish_limit, max(GRID_BYTES // (8 * n), 16))
         self.rules = Rules(
-            t.pos, t.neg, t.conf_pos, t.conf_neg, t.all_confident, problem.band + problem.fuzz, problem.band, problem.fuzz,
+            t.pos, t.neg, t.conf_pos, t.conf_neg, simple, problem.band + problem.fuzz, problem.band, problem.fuzz,
             float(limit),
         )  # fmt: skip
         self.stack = _new_stack(problem, n)
@@ -82,8 +83,8 @@ class ExchangeWorker:
         counts = np.zeros(5, np.int64)
         below = math.inf if depth_first else self.depth_first_below
         status = search(
-            self.arena, self.axes, self.problem.cuts, self.rules, self.stack, self.scratch, boxes, masses, below, budget,
-            self.call_work, self.out_boxes, self.out_mass, self.out_cost, decided, counts,
+            self.arena, self.axes, self.problem.cuts, self.rules, self.stack, self.scratch, boxes, masses, below,
+            budget, self.call_work, self.out_boxes, self.out_mass, self.out_cost, decided, counts,
         )  # fmt: skip
         if status == OUT_OF_ROOM:
             self.capacity *= 2
@@ -97,8 +98,8 @@ class ExchangeWorker:
         cost[cost < 0] = self.depth_first_below  # it was begun, so it was no dearer than this
         fair, unfair, low, ambiguous = (decided[:N_KINDS] + decided[N_KINDS:]).tolist()
         return Reply(
-            fair, unfair, low, ambiguous, self.out_boxes[:n_open][kept], self.out_mass[:n_open][kept], cost[kept], nodes, finished,
-            len(exact),
+            fair, unfair, low, ambiguous, self.out_boxes[:n_open][kept], self.out_mass[:n_open][kept], cost[kept],
+            nodes, finished, len(exact),
         )  # fmt: skip
 
     def _settle_exactly(self, box: BoxArray, mass: float, decided: FloatArray) -> None:
@@ -111,7 +112,7 @@ class ExchangeWorker:
         for combination in self.class_cells.tolist():
             cells.update(zip(sensitive, combination))
             margins.append(exact_margin(self.problem, cells))
-        some_pos, some_neg = any(F >= t.pos for F in margins), any(F <= t.neg for F in margins)
+        some_pos, some_neg = any(t.pos <= F for F in margins), any(t.neg >= F for F in margins)
         if t.all_confident:
             decided[UNFAIR if some_pos and some_neg else FAIR] += mass
             return
@@ -119,7 +120,7 @@ class ExchangeWorker:
             if t.conf_neg < F < t.conf_pos:
                 kind = LOW
             else:
-                kind = UNFAIR if (some_neg if F >= t.conf_pos else some_pos) else FAIR
+                kind = UNFAIR if (some_neg if t.conf_pos <= F else some_pos) else FAIR
             decided[kind] += mass * share
 
 
@@ -152,7 +153,7 @@ def rounding_bound(problem: Problem, n_classes: int) -> Fraction:
     every addition of cells, and one product; the same for classes; a block of a sum; and a few single ones.
     """
     cells = sum(int(n) + 1 for n in problem.axes.n_cells.tolist())
-    classes = 0 if problem.thresholds.all_confident else 2 * n_classes + 2
+    classes = 0 if problem.grid.thresholds.all_confident else 2 * n_classes + 2
     roundings = cells + problem.n_axes + classes + BLOCK + 64
     # (1 + u)**k - 1 <= 1.01 k u for k u <= 0.01; 2**-1000 is for products that underflow
     return Fraction(101, 100) * roundings / 2**53 + Fraction(1, 2**1000)

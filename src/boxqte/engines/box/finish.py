@@ -1,9 +1,10 @@
 """Finishing a box in value space: where trees no longer interact, count sums of independent values instead of cells.
 
 The residual trees of a node fall apart into components that share no axis. The components that touch a
-sensitive-dependent tree form the vector part: a dense grid of margins, one per class. Every other component is a scalar:
-a list of (value, mass). The scalars are summed into two lists A and B; for a vector cell and an entry of A, the share of
-B that makes the box unfair is a difference of two entries of B's distribution function (docs/engine.md, Theorem 4).
+sensitive-dependent tree form the vector part: a dense grid of margins, one per class. Every other component is a
+scalar: a list of (value, mass). The scalars are summed into two lists A and B; for a vector cell and an entry of A, the
+share of B that makes the box unfair is a difference of two entries of B's distribution function (docs/engine.md,
+Theorem 4).
 """
 
 from __future__ import annotations
@@ -77,12 +78,12 @@ def popcount(word: np.uint64) -> int:
     word = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
     word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
     word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
+    return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))  # type: ignore[return-value]
 
 
 @inlined
 def _overlap(a: npt.NDArray[np.uint64], b: npt.NDArray[np.uint64]) -> bool:
-    for w in range(len(a)):
+    for w in range(len(a)):  # noqa: SIM110 (a generator costs more here)
         if a[w] & b[w]:
             return True
     return False
@@ -189,7 +190,7 @@ def finish_cost(arena: Arena, axes: Axes, cuts: Cuts, stack: Stack, f: int, s: S
         else:
             s.part_side[k] = 2
             in_b *= s.part_cells[k]
-    return in_a + 4 * in_b
+    return in_a + 4 * in_b  # type: ignore[no-any-return]
 
 
 @kernel
@@ -331,7 +332,15 @@ def _lay_out(words: npt.NDArray[np.uint64], s: Scratch) -> int:
 
 
 @kernel
-def _add_trees(arena: Arena, cuts: Cuts, chain: npt.NDArray[np.bool_], s: Scratch, n_trees: int, n_axes: int, out: npt.NDArray[np.int64]) -> None:
+def _add_trees(
+    arena: Arena,
+    cuts: Cuts,
+    chain: npt.NDArray[np.bool_],
+    s: Scratch,
+    n_trees: int,
+    n_axes: int,
+    out: npt.NDArray[np.int64],
+) -> None:
     """Add the trees s.trees[:n_trees] to the part's grid: first one table per scope, then broadcast into the grid."""
     for t in range(n_trees):
         s.done[t] = False
@@ -378,8 +387,8 @@ def _add_trees(arena: Arena, cuts: Cuts, chain: npt.NDArray[np.bool_], s: Scratc
         at = 0
         while True:
             for u in range(n_same):
-                _fill(arena.record, cuts, chain, s.group_at, s.same[u], s.now, s.first, s.last, s.own, s.own_stride, n_own,
-                      at, s.scope)  # fmt: skip
+                _fill(arena.record, cuts, chain, s.group_at, s.same[u], s.now, s.first, s.last, s.own, s.own_stride,
+                      n_own, at, s.scope)  # fmt: skip
             j = n_free - 1
             while j >= 0:
                 i = s.free[j]
@@ -464,7 +473,9 @@ def _trees_of_part(arena: Arena, stack: Stack, f: int, k: int, s: Scratch) -> in
 
 
 @kernel
-def _scalar_list(arena: Arena, cuts: Cuts, chain: npt.NDArray[np.bool_], stack: Stack, f: int, s: Scratch, side: int) -> int:
+def _scalar_list(
+    arena: Arena, cuts: Cuts, chain: npt.NDArray[np.bool_], stack: Stack, f: int, s: Scratch, side: int
+) -> int:
     """The sum of all scalars on one side as (value, mass) entries in row side-1, in no order."""
     row = side - 1
     n = 1
@@ -599,21 +610,31 @@ def _rank(key: npt.NDArray[np.int64], bucket: npt.NDArray[np.int32], shift: int,
                 i = middle + 1
             else:
                 stop = middle
-        return np.int64(i)
+        return np.int64(i)  # type: ignore[return-value]
     rank = np.int64(i)
     rank += np.int64(key[rank + 1] <= limit)
     while key[rank + 1] <= limit:
         rank += 1
-    return rank
+    return rank  # type: ignore[return-value]
 
 
 @inlined
-def _near(key: npt.NDArray[np.int64], prefix: npt.NDArray[np.float64], bucket: npt.NDArray[np.int32], shift: int, top: int,
-          at: int, limit: np.int64, band: int) -> float:  # fmt: skip
+def _near(
+    key: npt.NDArray[np.int64],
+    prefix: npt.NDArray[np.float64],
+    bucket: npt.NDArray[np.int32],
+    shift: int,
+    top: int,
+    at: int,
+    limit: np.int64,
+    band: int,
+) -> float:
     """The mass of the entries within `band` of the limit; `at` is the limit's rank."""
     if key[at + 1] > limit + band and key[at] < limit - band:
         return 0.0
-    return prefix[_rank(key, bucket, shift, top, limit + band)] - prefix[_rank(key, bucket, shift, top, limit - band - 1)]
+    above = _rank(key, bucket, shift, top, limit + band)
+    below = _rank(key, bucket, shift, top, limit - band - 1)
+    return prefix[above] - prefix[below]  # type: ignore[no-any-return]
 
 
 @kernel
@@ -776,12 +797,16 @@ def finish(arena: Arena, axes: Axes, cuts: Cuts, rules: Rules, stack: Stack, f: 
         s.extreme[0, cell] = least
         s.extreme[1, cell] = most
     if rules.simple:
-        near, fuzzy = _count_signs(s.value[0], s.mass[0], n_a, s.extreme[0], s.extreme[1], s.grid_mass, n_cells, s.key, s.prefix,
-                     s.bucket, shift, top, rules.neg, rules.band, rules.fuzz, s.masses)  # fmt: skip
+        near, fuzzy = _count_signs(
+            s.value[0], s.mass[0], n_a, s.extreme[0], s.extreme[1], s.grid_mass, n_cells, s.key, s.prefix, s.bucket,
+            shift, top, rules.neg, rules.band, rules.fuzz, s.masses,
+        )  # fmt: skip
     else:
-        near, fuzzy = _count_confident(s.value[0], s.mass[0], n_a, s.extreme[0], s.extreme[1], s.grid, stack.class_mass[f], n, s.grid_mass,
-                         n_cells, s.key, s.prefix, s.bucket, shift, top, rules.pos, rules.neg, rules.conf_pos, rules.conf_neg,
-                         rules.band, rules.fuzz, s.masses)  # fmt: skip
+        near, fuzzy = _count_confident(
+            s.value[0], s.mass[0], n_a, s.extreme[0], s.extreme[1], s.grid, stack.class_mass[f], n, s.grid_mass,
+            n_cells, s.key, s.prefix, s.bucket, shift, top, rules.pos, rules.neg, rules.conf_pos, rules.conf_neg,
+            rules.band, rules.fuzz, s.masses,
+        )  # fmt: skip
     if fuzzy > 0.0:
         return False
     unfair = outside * (s.masses[UNFAIR] + s.masses[UNFAIR + N_KINDS])

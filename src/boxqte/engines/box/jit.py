@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
-from llvmlite import binding
-from numba.core import config
+from llvmlite import binding  # type: ignore[import-untyped]
+from numba.core import config as numba_config
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
@@ -53,7 +53,11 @@ def _digest(source: Path) -> str:
 @cache
 def _cache_folder(source: Path) -> str | None:
     """A writable folder for the compiled kernels of a module, or None."""
-    home = os.environ.get("BOXQTE_CACHE") or os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    home = (
+        os.environ.get("BOXQTE_CACHE")
+        or os.environ.get("XDG_CACHE_HOME")
+        or os.path.join(os.path.expanduser("~"), ".cache")
+    )
     folder = Path(home) / "boxqte" / f"{source.stem}-{_digest(source)}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -78,6 +82,7 @@ def _compiled(function: Kernel, **options: Any) -> Kernel:
     folder = _cache_folder(Path(function.__code__.co_filename))
     if folder is None:
         return numba.njit(nogil=True, **options)(function)  # type: ignore[no-any-return]
+    config: Any = numba_config
     before = config.CACHE_DIR
     config.CACHE_DIR = folder  # numba reads it while decorating; other users of numba keep their own
     try:

@@ -56,13 +56,18 @@ def compile_problem(grid: Grid) -> Problem:
     """Renumber axes and cuts, and bring the leaf values into 64 bits (exactly, where they fit)."""
     used = sorted({cut.axis for cut in grid.cuts})
     where = {axis: i for i, axis in enumerate(used)}
-    order = sorted(range(len(grid.cuts)), key=lambda k: (where[grid.cuts[k].axis], grid.cuts[k].mask.bit_count(), grid.cuts[k].mask))
+    order = sorted(
+        range(len(grid.cuts)),
+        key=lambda k: (where[grid.cuts[k].axis], grid.cuts[k].mask.bit_count(), grid.cuts[k].mask),
+    )
     masks = [grid.cuts[k].mask for k in order]
     axis = np.array([where[grid.cuts[k].axis] for k in order], np.int32)
     start = np.searchsorted(axis, np.arange(len(used) + 1)).astype(np.int32)
     n_cells = np.array([grid.axes[a].n_cells for a in used], np.int32)
     words = max(1, math.ceil(int(n_cells.max(initial=1)) / 64))
-    mask_words = np.array([[mask >> (64 * w) & (2**64 - 1) for w in range(words)] for mask in masks], np.uint64).reshape(-1, words)
+    mask_words = np.array(
+        [[mask >> (64 * w) & (2**64 - 1) for w in range(words)] for mask in masks], np.uint64
+    ).reshape(-1, words)
     implied, implied_at = _implications(masks, start, n_cells)
     # On a chain every cut is a prefix of the cells (bit 0 is always set): the ordinary case of thresholds.
     chain = np.array([all(m & (m + 1) == 0 for m in masks[start[a] : start[a + 1]]) for a in range(len(used))], bool)
@@ -103,10 +108,13 @@ def sensitive_classes(problem: Problem) -> tuple[npt.NDArray[np.int32], npt.NDAr
     count = math.prod(problem.grid.axes[a].n_cells for a in ids)
     if count > MAX_CLASSES:
         raise EngineError(
-            f"engine 'box': the sensitive attributes have {count} combinations of cells, at most {MAX_CLASSES} are supported"
+            f"engine 'box': the sensitive attributes have {count} combinations of cells, at most {MAX_CLASSES} fit"
         )
     cells = list(itertools.product(*(range(problem.grid.axes[a].n_cells) for a in ids)))
-    masses = [float(math.prod((problem.grid.axes[a].masses[c] for a, c in zip(ids, combo)), start=Fraction(1))) for combo in cells]
+    masses = [
+        float(math.prod((problem.grid.axes[a].masses[c] for a, c in zip(ids, combo)), start=Fraction(1)))
+        for combo in cells
+    ]
     return np.array(cells, np.int32).reshape(len(cells), len(ids)), np.array(masses)
 
 
@@ -145,6 +153,8 @@ def _into_64_bits(grid: Grid) -> tuple[npt.NDArray[np.int64], int, Thresholds, i
     scaled = Thresholds(*(v >> shift for v in (t.pos, t.neg, t.conf_pos, t.conf_neg)))
     if t.all_confident:  # keep pos = neg + 1: the sign alone decides
         scaled = Thresholds(scaled.neg + 1, scaled.neg, scaled.neg + 1, scaled.neg)
+    elif scaled.all_confident:  # ties without a class must not vanish in the rounding; one unit is within the fuzz
+        scaled = Thresholds(scaled.pos, scaled.neg, scaled.conf_pos + 1, scaled.conf_neg)
     return values, grid.base >> shift, scaled, (grid.rounding >> shift) + 1, fuzz, shift
 
 
@@ -157,11 +167,11 @@ def _residues(grid: Grid, fuzz: int, shift: int) -> tuple[npt.NDArray[np.int64],
     residue = np.zeros(len(grid.cut), np.int64)
     merges = 2 * fuzz << shift < 1 << 64
     number = {v: i for i, v in enumerate(sorted(set(grid.values)))}
-    residue[grid.leaf >= 0] = [_wrapped(v) if merges else number[v] for v in grid.values]
-    return residue, _wrapped(grid.base), merges
+    residue[grid.leaf >= 0] = [wrapped(v) if merges else number[v] for v in grid.values]
+    return residue, wrapped(grid.base), merges
 
 
-def _wrapped(value: int) -> int:
+def wrapped(value: int) -> int:
     """The value modulo 2**64 as a signed number."""
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 

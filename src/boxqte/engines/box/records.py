@@ -34,7 +34,7 @@ class Cuts(NamedTuple):
     implied_at: npt.NDArray[np.int64]
     """cut -> where its two rows in `implied` begin"""
     implied: npt.NDArray[np.int8]
-    """[side][other cut of the axis]: 1 the other says yes, 0 it says no, -1 open, once this cut is taken to that side"""
+    """[side][other cut of the axis]: once this cut is taken to that side, 1 the other says yes, 0 no, -1 it is open"""
 
 
 class Arena(NamedTuple):
@@ -113,7 +113,10 @@ def make(arena: Arena, cuts: Cuts, cut: int, yes: np.uint32, no: np.uint32) -> n
     if yes == no:
         return yes
     size = np.uint64(len(arena.unique) - 1)
-    at = _mix((np.uint64(yes) << np.uint64(32)) ^ np.uint64(no) ^ (np.uint64(cut) * np.uint64(0x9E3779B97F4A7C15))) & size
+    at = (
+        _mix((np.uint64(yes) << np.uint64(32)) ^ np.uint64(no) ^ (np.uint64(cut) * np.uint64(0x9E3779B97F4A7C15)))
+        & size
+    )
     while arena.unique[at] != 0:
         i = arena.unique[at] - 1
         if arena.record[i]["cut"] == cut and arena.record[i]["yes"] == yes and arena.record[i]["no"] == no:
@@ -140,14 +143,16 @@ def make(arena: Arena, cuts: Cuts, cut: int, yes: np.uint32, no: np.uint32) -> n
 
 
 @inlined
-def known_move(move_key: npt.NDArray[np.uint64], move_to: npt.NDArray[np.uint32], tree: np.uint32, move: int) -> np.uint32:
+def known_move(
+    move_key: npt.NDArray[np.uint64], move_to: npt.NDArray[np.uint32], tree: np.uint32, move: int
+) -> np.uint32:
     """The memoised restriction of a tree (move = cut << 1 | side), or FULL if it was not made yet."""
     key = (np.uint64(tree) << np.uint64(32)) | np.uint64(move)
     size = np.uint64(len(move_key) - 1)
     at = _mix(key) & size
     while move_key[at] != 0:
         if move_key[at] == key:
-            return move_to[at]
+            return move_to[at]  # type: ignore[no-any-return]
         at = (at + np.uint64(1)) & size
     return FULL
 
@@ -164,7 +169,7 @@ def restrict(arena: Arena, cuts: Cuts, tree: np.uint32, cut: int, side: int) -> 
     # key 0 would be record 0 under cut 0; record 0 is always a leaf, so it never gets here
     while arena.move_key[at] != 0:
         if arena.move_key[at] == key:
-            return arena.move_to[at]
+            return arena.move_to[at]  # type: ignore[no-any-return]
         at = (at + np.uint64(1)) & size
     node_cut = arena.record[tree]["cut"]
     yes, no = arena.record[tree]["yes"], arena.record[tree]["no"]

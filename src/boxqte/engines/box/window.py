@@ -15,12 +15,11 @@ import numpy.typing as npt
 
 from boxqte.engines.box.erosion import Memo, Windows, erode, erode_sure, mass_of
 from boxqte.engines.box.jit import inlined, kernel
-from boxqte.engines.box.records import FULL, Arena, Cuts, known_move, restrict
+from boxqte.engines.box.records import FULL, Arena, Cuts, known_move, make, make_leaf, residue_of, restrict
+from boxqte.engines.box.state import FAIR, LOW, N_KINDS, UNFAIR, add_mass
 
 DONE, OUT_OF_ROOM, OUT_OF_BUDGET, TOO_LARGE = 0, 1, 2, 3
-FAIR, UNFAIR, LOW = 0, 1, 2
 ROLE_O, ROLE_E, ROLE_S = 0, 1, 2
-BATCH = 16
 OFFSETS = 4096
 
 
@@ -36,6 +35,13 @@ class Levels(NamedTuple):
     """whether a combination of sensitive single points must be left for x' (no idle sensitive axis offers another value)"""
     mixed_limit: int
     cell_limit: float
+    fuzz: int
+    """0: 64-bit sums are exact; otherwise a sum within `fuzz` of a threshold is compared by its residue (problem.py)"""
+    pos_rest: int
+    neg_rest: int
+    conf_pos_rest: int
+    conf_neg_rest: int
+    """the exact thresholds modulo 2**64"""
 
 
 class Frame(NamedTuple):
@@ -61,6 +67,8 @@ class Nodes(NamedTuple):
     n_trees: npt.NDArray[np.int32]
     trees: npt.NDArray[np.uint32]
     constant: npt.NDArray[np.int64]
+    rest: npt.NDArray[np.int64]
+    """the exact constant modulo 2**64"""
     domain: npt.NDArray[np.uint64]
     axis_mass: npt.NDArray[np.float64]
     n_added: npt.NDArray[np.int32]
@@ -95,6 +103,8 @@ class Brick(NamedTuple):
     owned: npt.NDArray[np.bool_]
     cells: npt.NDArray[np.int64]
     """table storage; level l's own sums begin at level_at[l]"""
+    rests: npt.NDArray[np.int64]
+    """the same tables modulo 2**64, where 64 bits do not hold the exact sums; otherwise unused"""
     level_at: npt.NDArray[np.int64]
     sums: npt.NDArray[np.int64]
     """[smallest, largest] sum of the trees that are tables"""
@@ -110,6 +120,7 @@ class Brick(NamedTuple):
     todo: npt.NDArray[np.uint32]
     todo_weight: npt.NDArray[np.float64]
     line: npt.NDArray[np.int64]
+    line_rest: npt.NDArray[np.int64]
     neg: npt.NDArray[np.uint64]
     pos: npt.NDArray[np.uint64]
     sure_pos: npt.NDArray[np.uint64]
@@ -119,6 +130,7 @@ class Brick(NamedTuple):
     twice: npt.NDArray[np.uint64]
     other: npt.NDArray[np.uint64]
     offset: npt.NDArray[np.int64]
+    offset_rest: npt.NDArray[np.int64]
     weight: npt.NDArray[np.float64]
     score: npt.NDArray[np.float64]
     bit: npt.NDArray[np.int64]
@@ -149,6 +161,7 @@ def child(arena: Arena, cuts: Cuts, frame: Frame, nodes: Nodes, src: int, dst: i
             nodes.trees[dst, t] = nodes.trees[src, t]
         nodes.n_trees[dst] = nodes.n_trees[src]
         nodes.constant[dst] = nodes.constant[src]
+        nodes.rest[dst] = nodes.rest[src]
     mass = 0.0
     for w in range(nodes.domain.shape[2]):
         keep = cuts.mask[cut, w] if side == 1 else ~cuts.mask[cut, w]
@@ -179,6 +192,7 @@ def child(arena: Arena, cuts: Cuts, frame: Frame, nodes: Nodes, src: int, dst: i
                 tree = moved
                 if arena.record[tree]["cut"] < 0:
                     nodes.constant[dst] += arena.record[tree]["min"]
+                    nodes.rest[dst] += residue_of(arena.record, tree)
                     continue
             nodes.trees[dst, kept] = tree
             kept += 1
@@ -209,6 +223,7 @@ def load_box(
     nodes.domain[f] = domain
     nodes.n_trees[f] = nodes.n_trees[root]
     nodes.constant[f] = nodes.constant[root]
+    nodes.rest[f] = nodes.rest[root]
     for t in range(nodes.n_trees[root]):
         nodes.trees[f, t] = nodes.trees[root, t]
     for a in range(len(frame.role)):
@@ -231,10 +246,38 @@ def load_box(
                     return False
                 if arena.record[tree]["cut"] < 0:
                     nodes.constant[f] += arena.record[tree]["min"]
+                    nodes.rest[f] += residue_of(arena.record, tree)
                 else:
                     nodes.trees[f, kept] = tree
                     kept += 1
             nodes.n_trees[f] = kept
+    return True
+
+
+@kernel
+def build_root(arena: Arena, cuts: Cuts, nodes: Nodes, roots: npt.NDArray[np.int64], cut: npt.NDArray[np.int32],
+               yes: npt.NDArray[np.int32], no: npt.NDArray[np.int32], value: npt.NDArray[np.int64],
+               residue: npt.NDArray[np.int64], base: int, base_rest: int, ids: npt.NDArray[np.uint32]) -> bool:  # fmt: skip
+    """Frame 0 becomes the whole space; False if the arena is too small."""
+    make_leaf(arena, np.int64(0), np.int64(0))  # record 0 is a leaf: restrict() relies on it
+    for i in range(len(cut) - 1, -1, -1):  # children come after their parents
+        if cut[i] < 0:
+            ids[i] = make_leaf(arena, value[i], residue[i])
+        else:
+            ids[i] = make(arena, cuts, cut[i], ids[yes[i]], ids[no[i]])
+        if ids[i] == FULL:
+            return False
+    nodes.constant[0] = base
+    nodes.rest[0] = base_rest
+    nodes.n_trees[0] = 0
+    for t in range(len(roots)):
+        tree = ids[roots[t]]
+        if arena.record[tree]["cut"] < 0:
+            nodes.constant[0] += arena.record[tree]["min"]
+            nodes.rest[0] += residue_of(arena.record, tree)
+        else:
+            nodes.trees[0, nodes.n_trees[0]] = tree
+            nodes.n_trees[0] += 1
     return True
 
 
@@ -309,7 +352,8 @@ def _group_cells(cuts: Cuts, frame: Frame, b: Brick, axis: int) -> None:
     n = 0
     for c in range(frame.n_cells[axis]):
         found = -1
-        first = n - 1 if frame.chain[axis] and n > 0 else 0
+        # On a moving axis only neighbours may share a group: windows are ranges of groups.
+        first = n - 1 if (frame.chain[axis] or frame.role[axis] == ROLE_E) and n > 0 else 0
         for g in range(first, n):
             rep = b.group_cell[axis, g]
             same = True
@@ -506,12 +550,12 @@ def clear_tables(b: Brick) -> None:
 
 @kernel
 def _fill(arena: Arena, cuts: Cuts, chain: npt.NDArray[np.bool_], b: Brick, tree: np.uint32, sign: int, n_own: int,
-          at: int) -> None:  # fmt: skip
+          at: int, exact: bool) -> None:  # fmt: skip
     """Add sign * tree to its table, a block a leaf; axes without order stand at the cell `now`.
 
     b.own lists the scope's ordered axes, the one with the smallest stride last; frame d of b.first and b.last is a block.
     """
-    record, own, stride, cells, todo = arena.record, b.own, b.own_stride, b.cells, b.todo
+    record, own, stride, cells, rests, todo = arena.record, b.own, b.own_stride, b.cells, b.rests, b.todo
     for i in range(n_own):
         b.first[0, i] = 0
         b.last[0, i] = b.group_n[own[i]]
@@ -524,8 +568,11 @@ def _fill(arena: Arena, cuts: Cuts, chain: npt.NDArray[np.bool_], b: Brick, tree
         if cut < 0:
             n -= 1
             value = sign * record[node]["min"]
+            rest = sign * residue_of(record, node)
             if n_own == 0:
                 cells[at] += value
+                if exact:
+                    rests[at] += rest
                 continue
             inner = n_own - 1
             low, high, step = b.first[d, inner], b.last[d, inner], stride[inner]
@@ -535,8 +582,16 @@ def _fill(arena: Arena, cuts: Cuts, chain: npt.NDArray[np.bool_], b: Brick, tree
                 here = at
                 for i in range(inner):
                     here += b.place[i] * stride[i]
-                for g in range(low, high):
-                    cells[here + g * step] += value
+                if step == 1:
+                    part = cells[here + low : here + high]
+                    for g in range(high - low):
+                        part[g] += value
+                else:
+                    for g in range(low, high):
+                        cells[here + g * step] += value
+                if exact:
+                    for g in range(low, high):
+                        rests[here + g * step] += rest
                 i = inner - 1
                 while i >= 0:
                     b.place[i] += 1
@@ -574,7 +629,7 @@ def _fill(arena: Arena, cuts: Cuts, chain: npt.NDArray[np.bool_], b: Brick, tree
 
 
 @kernel
-def add_table(arena: Arena, cuts: Cuts, frame: Frame, b: Brick, tree: np.uint32, sign: int) -> bool:
+def add_table(arena: Arena, cuts: Cuts, frame: Frame, b: Brick, tree: np.uint32, sign: int, exact: bool) -> bool:
     """Add (or take back) a tree without O axes to the table of its scope; False if the tables do not fit."""
     b.sums[0] += sign * arena.record[tree]["min"]
     b.sums[1] += sign * arena.record[tree]["max"]
@@ -595,6 +650,8 @@ def add_table(arena: Arena, cuts: Cuts, frame: Frame, b: Brick, tree: np.uint32,
         b.slot_mask[0, slot] = mask
         b.slot_at[0, slot] = b.info[7]
         b.cells[b.info[7] : b.info[7] + size] = 0
+        if exact:
+            b.rests[b.info[7] : b.info[7] + size] = 0
         b.info[7] += size
     n_own = 0
     n_free = 0
@@ -619,7 +676,7 @@ def add_table(arena: Arena, cuts: Cuts, frame: Frame, b: Brick, tree: np.uint32,
         b.own_stride[i], b.own_stride[j] = b.own_stride[j], b.own_stride[i]
     at = b.slot_at[0, slot]
     while True:  # every combination of groups of the axes without order
-        _fill(arena, cuts, frame.chain, b, tree, sign, n_own, at)
+        _fill(arena, cuts, frame.chain, b, tree, sign, n_own, at, exact)
         i = 0
         while i < n_free:
             a = b.free[i]
@@ -636,7 +693,7 @@ def add_table(arena: Arena, cuts: Cuts, frame: Frame, b: Brick, tree: np.uint32,
 
 
 @inlined
-def _fix_axis(b: Brick, level: int, g: int) -> bool:
+def _fix_axis(b: Brick, level: int, g: int, exact: bool) -> bool:
     """Slots of level + 1: those of `level` with row axis `level` fixed at group g; equal scopes are added up."""
     used = b.level_at[level + 1]
     count = 0
@@ -660,13 +717,21 @@ def _fix_axis(b: Brick, level: int, g: int) -> bool:
         size = _slot_size(b, mask)
         old = b.slot_at[level + 1, twin]
         if b.owned[level + 1, twin]:
+            into, term = cells[old : old + size], cells[at : at + size]
             for c in range(size):
-                cells[old + c] += cells[at + c]
+                into[c] += term[c]
+            if exact:
+                for c in range(size):
+                    b.rests[old + c] += b.rests[at + c]
         else:
             if used + size > b.level_at[level + 2]:
                 return False
+            into, one, two = cells[used : used + size], cells[old : old + size], cells[at : at + size]
             for c in range(size):
-                cells[used + c] = cells[old + c] + cells[at + c]
+                into[c] = one[c] + two[c]
+            if exact:
+                for c in range(size):
+                    b.rests[used + c] = b.rests[old + c] + b.rests[at + c]
             b.slot_at[level + 1, twin] = used
             b.owned[level + 1, twin] = True
             used += size
@@ -675,11 +740,13 @@ def _fix_axis(b: Brick, level: int, g: int) -> bool:
 
 
 @kernel
-def _write_bitmaps(b: Brick, levels: Levels, offsets: npt.NDArray[np.int64], n: int) -> bool:
+def _write_bitmaps(
+    b: Brick, levels: Levels, offsets: npt.NDArray[np.int64], rests: npt.NDArray[np.int64], n: int
+) -> bool:
     """Fix one row axis after the other; on the last one write the signs of every offset."""
     n_rows = b.info[0]
     if n_rows <= 1:
-        _write_rows(b, levels, 0, 0, offsets, n)
+        _write_rows(b, levels, 0, 0, offsets, rests, n)
         return True
     row = 0
     level = 0
@@ -690,10 +757,10 @@ def _write_bitmaps(b: Brick, levels: Levels, offsets: npt.NDArray[np.int64], n: 
             if level >= 0:
                 b.place[level] += 1
             continue
-        if not _fix_axis(b, level, b.place[level]):
+        if not _fix_axis(b, level, b.place[level], levels.fuzz > 0):
             return False
         if level == n_rows - 2:
-            _write_rows(b, levels, level + 1, row, offsets, n)
+            _write_rows(b, levels, level + 1, row, offsets, rests, n)
             row += b.group_n[b.row_axis[n_rows - 1]]
             b.place[level] += 1
         else:
@@ -702,8 +769,46 @@ def _write_bitmaps(b: Brick, levels: Levels, offsets: npt.NDArray[np.int64], n: 
     return True
 
 
+@inlined
+def _sign(total: int, rest: int, limit: int, limit_rest: int, fuzz: int) -> int:
+    """The sign of F - limit, exactly: near the limit the difference is small, so its residue modulo 2**64 is itself."""
+    if total < limit - fuzz:
+        return -1
+    if total > limit + fuzz:
+        return 1
+    difference = rest - limit_rest
+    return -1 if difference < 0 else (1 if difference > 0 else 0)
+
+
 @kernel
-def _write_rows(b: Brick, levels: Levels, level: int, row: int, offsets: npt.NDArray[np.int64], n: int) -> None:
+def _write_exact_row(b: Brick, levels: Levels, row: int, here: int, here_rest: int, offsets: npt.NDArray[np.int64],
+                     rests: npt.NDArray[np.int64], n: int) -> None:  # fmt: skip
+    """The signs of one row where the sums are compared by value and residue."""
+    for k in range(n):
+        neg, pos, sure_pos, sure_neg = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+        for z in range(b.info[5]):
+            total = here + offsets[k] + b.line[z]
+            rest = here_rest + rests[k] + b.line_rest[z]
+            if _sign(total, rest, levels.neg, levels.neg_rest, levels.fuzz) <= 0:
+                neg |= b.bit[z]
+            if levels.simple:
+                continue
+            if _sign(total, rest, levels.pos, levels.pos_rest, levels.fuzz) >= 0:
+                pos |= b.bit[z]
+            if _sign(total, rest, levels.conf_pos, levels.conf_pos_rest, levels.fuzz) >= 0:
+                sure_pos |= b.bit[z]
+            if _sign(total, rest, levels.conf_neg, levels.conf_neg_rest, levels.fuzz) <= 0:
+                sure_neg |= b.bit[z]
+        b.neg[k, row] = np.uint64(neg)
+        if not levels.simple:
+            b.pos[k, row] = np.uint64(pos)
+            b.sure_pos[k, row] = np.uint64(sure_pos)
+            b.sure_neg[k, row] = np.uint64(sure_neg)
+
+
+@kernel
+def _write_rows(b: Brick, levels: Levels, level: int, row: int, offsets: npt.NDArray[np.int64],
+                rests: npt.NDArray[np.int64], n: int) -> None:  # fmt: skip
     """The signs along the last row axis and the bits' axis, for every offset."""
     n_z = b.info[5]
     cells = b.cells
@@ -719,22 +824,30 @@ def _write_rows(b: Brick, levels: Levels, level: int, row: int, offsets: npt.NDA
         else:
             column = at
     n_y = b.group_n[b.row_axis[level]] if level < b.info[0] else 1
-    line, bit = b.line, b.bit
+    line, bit = b.line[:n_z], b.bit[:n_z]
     constant = cells[scalar] if scalar >= 0 else np.int64(0)
     for y in range(n_y):
         here = constant + (cells[column + y] if column >= 0 else np.int64(0))
         if vector >= 0 and plane >= 0:
+            one, two = cells[vector : vector + n_z], cells[plane + y * n_z : plane + (y + 1) * n_z]
             for z in range(n_z):
-                line[z] = cells[vector + z] + cells[plane + y * n_z + z]
-        elif vector >= 0:
+                line[z] = one[z] + two[z]
+        elif vector >= 0 or plane >= 0:
+            begin = vector if vector >= 0 else plane + y * n_z
+            one = cells[begin : begin + n_z]
             for z in range(n_z):
-                line[z] = cells[vector + z]
-        elif plane >= 0:
-            for z in range(n_z):
-                line[z] = cells[plane + y * n_z + z]
+                line[z] = one[z]
         else:
             for z in range(n_z):
                 line[z] = 0
+        if levels.fuzz > 0:
+            rest = b.rests[scalar] if scalar >= 0 else np.int64(0)
+            rest += b.rests[column + y] if column >= 0 else np.int64(0)
+            for z in range(n_z):
+                part = b.rests[vector + z] if vector >= 0 else np.int64(0)
+                b.line_rest[z] = part + (b.rests[plane + y * n_z + z] if plane >= 0 else np.int64(0))
+            _write_exact_row(b, levels, row + y, here, rest, offsets, rests, n)
+            continue
         for k in range(n):
             total = here + offsets[k]
             limit = levels.neg - total + 1
@@ -796,6 +909,18 @@ def _fair_side(b: Brick, levels: Levels, win: Windows, memo: Memo, bits: npt.NDA
     return total
 
 
+@inlined
+def _one_kind(levels: Levels, low: int, high: int) -> int:
+    """FAIR or LOW if margins between low and high settle every x alike, else -1."""
+    low -= levels.fuzz
+    high += levels.fuzz
+    if low > levels.conf_neg and high < levels.conf_pos:
+        return LOW
+    if (low >= levels.conf_pos and low > levels.neg) or (high <= levels.conf_neg and high < levels.pos):
+        return FAIR
+    return -1
+
+
 @kernel
 def _measure_offsets(b: Brick, levels: Levels, win: Windows, memo: Memo, n_offsets: int, masses: npt.NDArray[np.float64],
                      counts: npt.NDArray[np.int64]) -> bool:  # fmt: skip
@@ -803,36 +928,41 @@ def _measure_offsets(b: Brick, levels: Levels, win: Windows, memo: Memo, n_offse
     order = np.argsort(b.offset[:n_offsets])
     kept = 0
     values = np.empty(n_offsets, np.int64)
+    rests = np.empty(n_offsets, np.int64)
     weights = np.empty(n_offsets, np.float64)
+    lost = np.empty(n_offsets, np.float64)  # Neumaier: equal offsets add up within two roundings
     for i in range(n_offsets):
         j = order[i]
-        if kept > 0 and values[kept - 1] == b.offset[j]:
-            weights[kept - 1] += b.weight[j]
+        if kept > 0 and values[kept - 1] == b.offset[j] and rests[kept - 1] == b.offset_rest[j]:
+            before, more = weights[kept - 1], b.weight[j]
+            after = before + more
+            lost[kept - 1] += (before - after) + more if before >= more else (more - after) + before
+            weights[kept - 1] = after
         else:
             values[kept] = b.offset[j]
+            rests[kept] = b.offset_rest[j]
             weights[kept] = b.weight[j]
+            lost[kept] = 0.0
             kept += 1
+    for i in range(kept):
+        weights[i] += lost[i]
     n = 0
     for i in range(kept):  # offsets that leave no doubt about any cell
-        low, high = b.sums[0] + values[i], b.sums[1] + values[i]
-        sure = low >= levels.conf_pos or high <= levels.conf_neg
-        one_class = low > levels.neg or high < levels.pos
-        if one_class and sure:
-            masses[FAIR] += weights[i]
-        elif one_class and low > levels.conf_neg and high < levels.conf_pos:
-            masses[LOW] += weights[i]
+        kind = _one_kind(levels, b.sums[0] + values[i], b.sums[1] + values[i])
+        if kind >= 0:
+            add_mass(masses, kind, weights[i])
         else:
             values[n] = values[i]
+            rests[n] = rests[i]
             weights[n] = weights[i]
             n += 1
     rows, combos = b.info[3], b.info[2]
     per_combo = b.info[4]
-    batch = max(1, min(BATCH, b.neg.size // rows))
+    batch = b.neg.shape[0]
     at = 0
-    width = b.neg.shape[1]
     while at < n:
         size = min(batch, n - at)
-        if not _write_bitmaps(b, levels, values[at : at + size], size):
+        if not _write_bitmaps(b, levels, values[at : at + size], rests[at : at + size], size):
             return False
         counts[2] += size
         for k in range(size):
@@ -851,20 +981,20 @@ def _measure_offsets(b: Brick, levels: Levels, win: Windows, memo: Memo, n_offse
                 sure = 0.0
                 for s in range(combos):
                     sure += b.s_mass[s] * (
-                        mass_of(win, memo, 0, b.sure_pos[k], s * per_combo)
-                        + mass_of(win, memo, 0, b.sure_neg[k], s * per_combo)
+                        mass_of(win, memo, 0, b.sure_pos[k, s * per_combo :])
+                        + mass_of(win, memo, 0, b.sure_neg[k, s * per_combo :])
                     )
                 low = max(1.0 - sure, 0.0)
             w = weights[at + k]
-            masses[FAIR] += w * fair
-            masses[LOW] += w * low
-            masses[UNFAIR] += w * max(1.0 - fair - low, 0.0)
+            add_mass(masses, FAIR, w * fair)
+            add_mass(masses, LOW, w * low)
+            add_mass(masses, UNFAIR, w * max(1.0 - fair - low, 0.0))
         at += size
-    return width > 0
+    return True
 
 
 @kernel
-def _settle(arena: Arena, cuts: Cuts, frame: Frame, nodes: Nodes, f: int, b: Brick) -> bool:
+def _settle(arena: Arena, cuts: Cuts, frame: Frame, nodes: Nodes, f: int, b: Brick, exact: bool) -> bool:
     """Trees of the frame that have no O axis left become tables; they are noted so that they can be taken back."""
     kept = 0
     nodes.n_added[f] = 0
@@ -874,7 +1004,7 @@ def _settle(arena: Arena, cuts: Cuts, frame: Frame, nodes: Nodes, f: int, b: Bri
             nodes.trees[f, kept] = tree
             kept += 1
         else:
-            if not add_table(arena, cuts, frame, b, tree, 1):
+            if not add_table(arena, cuts, frame, b, tree, 1, exact):
                 return False
             nodes.added[f, nodes.n_added[f]] = tree
             nodes.n_added[f] += 1
@@ -898,7 +1028,7 @@ def _resolve(arena: Arena, cuts: Cuts, frame: Frame, levels: Levels, nodes: Node
         if entering:
             if base < 0:
                 counts[1] += 1
-                if not _settle(arena, cuts, frame, nodes, f, b):
+                if not _settle(arena, cuts, frame, nodes, f, b, levels.fuzz > 0):
                     return False
             cut = choose_cut(arena, cuts, frame, nodes, f, b, base >= 0)
             if base < 0 and cut < 0:
@@ -909,6 +1039,7 @@ def _resolve(arena: Arena, cuts: Cuts, frame: Frame, levels: Levels, nodes: Node
             nodes.side[f] = 0
             if cut < 0:
                 b.offset[n] = nodes.constant[f]
+                b.offset_rest[n] = nodes.rest[f]
                 b.weight[n] = box_mass(nodes, f)
                 n += 1
                 nodes.side[f] = 2
@@ -917,7 +1048,9 @@ def _resolve(arena: Arena, cuts: Cuts, frame: Frame, levels: Levels, nodes: Node
                         return False
                     n = 0
         if nodes.side[f] < 2:
-            if f + 1 >= len(nodes.n_trees) or not child(arena, cuts, frame, nodes, f, f + 1, nodes.cut[f], nodes.side[f]):
+            if f + 1 >= len(nodes.n_trees) or not child(
+                arena, cuts, frame, nodes, f, f + 1, nodes.cut[f], nodes.side[f]
+            ):
                 return False
             nodes.side[f] += 1
             f += 1
@@ -929,7 +1062,7 @@ def _resolve(arena: Arena, cuts: Cuts, frame: Frame, levels: Levels, nodes: Node
             base = -1
         if base < 0:
             for t in range(nodes.n_added[f]):
-                add_table(arena, cuts, frame, b, nodes.added[f, t], -1)
+                add_table(arena, cuts, frame, b, nodes.added[f, t], -1, levels.fuzz > 0)
             nodes.n_added[f] = 0
         entering = False
         f -= 1
@@ -960,15 +1093,23 @@ def search(
     if not load_box(arena, cuts, frame, nodes, 0, 1, box):
         return OUT_OF_ROOM
     counts[1] += 1
+    low, high = nodes.constant[1], nodes.constant[1]
+    for t in range(nodes.n_trees[1]):
+        low += arena.record[nodes.trees[1, t]]["min"]
+        high += arena.record[nodes.trees[1, t]]["max"]
+    kind = _one_kind(levels, low, high)
+    if kind >= 0:
+        add_mass(masses, kind, box_mass(nodes, 1))
+        return DONE
     if _is_brick(arena, cuts, frame, levels, nodes, 1, b):
         if not lay_brick(arena, cuts, frame, levels, nodes, 1, b, win, memo, need):
             return TOO_LARGE
         clear_tables(b)
-        own = np.zeros(4)
+        own = np.zeros(2 * N_KINDS)
         if not _resolve(arena, cuts, frame, levels, nodes, 1, b, win, memo, own, counts):
             return OUT_OF_ROOM
-        for i in range(3):
-            masses[i] += own[i]
+        for kind in (FAIR, UNFAIR, LOW):
+            add_mass(masses, kind, own[kind] + own[kind + N_KINDS])
         return DONE
     cut = choose_cut(arena, cuts, frame, nodes, 1, b, False)
     for side in range(2):

@@ -1,0 +1,286 @@
+"""The worker for epsilon > 0: arrays for the kernels of window.py, and room for larger bricks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from boxqte.engines.box.driver import BoxArray, FloatArray, Reply
+from boxqte.engines.box.erosion import BLOCK_MEMO, BLOCK_WORDS, WORD_MEMO, Memo, Windows
+from boxqte.engines.box.problem import Problem, wrapped
+from boxqte.engines.box.records import new_arena
+from boxqte.engines.box.state import N_KINDS
+from boxqte.engines.box.window import DONE, OFFSETS, TOO_LARGE, Brick, Frame, Levels, Nodes, build_root, search
+from boxqte.errors import EngineError
+
+ROLE_O, ROLE_E, ROLE_S = 0, 1, 2
+BITMAPS = 16  # offsets measured together, while the bitmaps are small
+BITMAP_WORDS = 1 << 20
+MAX_SLOTS = 256
+
+
+class WindowWorker:
+    """Owns an arena of residual trees, the frames of the search over O, and the buffers of one brick; one per thread."""
+
+    def __init__(self, problem: Problem, *, mixed_limit: int, cell_limit: int, arena: int, memory: int):
+        self.problem = problem
+        self.memory_limit = memory
+        t = problem.thresholds
+        self.frame = _frame(problem)
+        exact = problem.grid.thresholds
+        self.levels = Levels(
+            t.pos, t.neg, t.conf_pos, t.conf_neg, t.all_confident, _points_matter(problem), mixed_limit, float(cell_limit),
+            problem.fuzz, *(wrapped(v) for v in (exact.pos, exact.neg, exact.conf_pos, exact.conf_neg)),
+        )  # fmt: skip
+        self.rows = 1 << 12
+        self.block = 1 << 13
+        self.table = 1 << 15
+        self.cells = 1 << 16
+        self.capacity = 1 << max(arena - 1, 15).bit_length()
+        self.out_boxes = np.zeros((2, problem.n_axes, problem.cuts.mask.shape[1]), np.uint64)
+        self.out_mass = np.zeros(2)
+        self.need = np.zeros(3, np.int64)
+        self._rebuild_tree_arena()
+        self._rebuild_brick()
+
+    @property
+    def memory(self) -> int:
+        return sum(a.nbytes for a in (*self.arena, *self.nodes, *self.brick, *self.windows, *self.memo))
+
+    def _rebuild_tree_arena(self) -> None:
+        """A fresh arena with the root frame in it; a larger one if the root alone does not fit."""
+        p = self.problem
+        trees, words = len(p.roots), p.cuts.mask.shape[1]
+        frames = int(p.axes.n_cells.sum()) + 8  # every frame narrows some axis by at least one cell
+        self.nodes = Nodes(
+            n_trees=np.zeros(frames, np.int32),
+            trees=np.zeros((frames, trees), np.uint32),
+            constant=np.zeros(frames, np.int64),
+            rest=np.zeros(frames, np.int64),
+            domain=np.zeros((frames, p.n_axes, words), np.uint64),
+            axis_mass=np.ones((frames, p.n_axes)),
+            n_added=np.zeros(frames, np.int32),
+            added=np.zeros((frames, trees), np.uint32),
+            cut=np.zeros(frames, np.int64),
+            side=np.zeros(frames, np.int64),
+        )
+        while True:
+            self.arena = new_arena(len(p.cuts.axis), p.n_axes, self.capacity)
+            ids = np.zeros(len(p.cut), np.uint32)
+            if build_root(
+                self.arena,
+                p.cuts,
+                self.nodes,
+                p.roots,
+                p.cut,
+                p.yes,
+                p.no,
+                p.value,
+                p.residue,
+                p.base,
+                p.base_residue,
+                ids,
+            ):
+                return
+            self.capacity *= 2
+
+    def _rebuild_brick(self) -> None:
+        p = self.problem
+        n_axes, n_cuts = p.n_axes, len(p.cuts.axis)
+        longest = int(p.axes.n_cells.max(initial=1))
+        most_windows = int(self.frame.n_refined.max(initial=1)) + 1
+        n_levels = n_axes + 3
+        combinations = 1
+        for a in np.flatnonzero(p.sensitive):
+            combinations *= int(p.axes.n_cells[a])
+        bitmaps = max(1, min(BITMAPS, BITMAP_WORDS // self.rows))
+        simple = self.levels.simple
+        sides = 1 if simple else bitmaps
+        extra = self.rows if combinations > 1 or self.levels.points else 1
+        depth = 2 * max(p.grid.ensemble.depth(), 1) + 4
+        self.brick = Brick(
+            active=np.zeros((n_cuts + 63) // 64, np.uint64),
+            group=np.zeros((n_axes, longest), np.int32),
+            group_n=np.zeros(n_axes, np.int32),
+            group_cell=np.zeros((n_axes, longest), np.int32),
+            group_mass=np.zeros((n_axes, longest)),
+            group_at=np.zeros(n_cuts, np.int32),
+            row_axis=np.zeros(n_axes, np.int32),
+            row_of=np.zeros(n_axes, np.int32),
+            info=np.zeros(8, np.int64),
+            s_mass=np.zeros(combinations),
+            s_single=np.zeros(combinations, np.bool_),
+            slot_mask=np.zeros((n_levels, MAX_SLOTS), np.int64),
+            slot_at=np.zeros((n_levels, MAX_SLOTS), np.int64),
+            n_slots=np.zeros(n_levels, np.int64),
+            owned=np.zeros((n_levels, MAX_SLOTS), np.bool_),
+            cells=np.zeros(self.cells * (n_levels + 1), np.int64),
+            rests=np.zeros(self.cells * (n_levels + 1) if p.fuzz else 1, np.int64),
+            level_at=np.arange(n_levels + 1, dtype=np.int64) * self.cells,
+            sums=np.zeros(2, np.int64),
+            first=np.zeros((depth, n_axes), np.int32),
+            last=np.zeros((depth, n_axes), np.int32),
+            own=np.zeros(n_axes, np.int32),
+            own_stride=np.zeros(n_axes, np.int64),
+            free=np.zeros(n_axes, np.int32),
+            free_stride=np.zeros(n_axes, np.int64),
+            place=np.zeros(n_axes + 2, np.int64),
+            now=np.zeros(n_axes, np.int32),
+            todo=np.zeros(depth, np.uint32),
+            todo_weight=np.zeros(depth),
+            line=np.zeros(64, np.int64),
+            line_rest=np.zeros(64, np.int64),
+            neg=np.zeros((bitmaps, self.rows), np.uint64),
+            pos=np.zeros((sides, self.rows), np.uint64),
+            sure_pos=np.zeros((sides, 1 if simple else self.rows), np.uint64),
+            sure_neg=np.zeros((sides, 1 if simple else self.rows), np.uint64),
+            all_bits=np.zeros(extra, np.uint64),
+            twice=np.zeros(extra, np.uint64),
+            other=np.zeros(extra, np.uint64),
+            offset=np.zeros(OFFSETS, np.int64),
+            offset_rest=np.zeros(OFFSETS, np.int64),
+            weight=np.zeros(OFFSETS),
+            score=np.zeros(n_cuts),
+            bit=(np.uint64(1) << np.arange(64, dtype=np.uint64)).view(np.int64),
+        )
+        self.windows = Windows(
+            n_rows=np.zeros(1, np.int64),
+            n_base=np.zeros(n_levels, np.int64),
+            size=np.zeros(n_levels, np.int64),
+            widest=np.zeros(n_levels, np.int64),
+            n_window=np.zeros(n_levels, np.int64),
+            low=np.zeros((n_levels, most_windows), np.int64),
+            high=np.zeros((n_levels, most_windows), np.int64),
+            base=np.zeros((n_levels, most_windows), np.int64),
+            mass=np.zeros((n_levels, most_windows)),
+            first=np.zeros(64, np.int64),
+            last=np.zeros(64, np.int64),
+            begin=np.zeros(64, np.int64),
+            end=np.zeros(64, np.int64),
+            below=np.zeros(most_windows + 1),
+            base_mass=np.zeros((n_levels, max(longest, 64))),
+            full=np.zeros(1, np.uint64),
+        )
+        self.memo = Memo(
+            block=np.zeros(self.block, np.uint64),
+            block_at=np.zeros(n_levels, np.int64),
+            table=np.zeros(self.table, np.uint64),
+            table_at=np.zeros(n_levels, np.int64),
+            word_key=np.zeros((WORD_MEMO, 2), np.uint64),
+            word_value=np.zeros(WORD_MEMO),
+            block_key=np.zeros((BLOCK_MEMO, BLOCK_WORDS), np.uint64),
+            block_tag=np.zeros(BLOCK_MEMO, np.int64),
+            block_value=np.zeros(BLOCK_MEMO),
+            epoch=np.ones(1, np.int64),
+            step=np.zeros(n_levels, np.int64),
+            total=np.zeros(n_levels),
+            slot=np.zeros(n_levels, np.int64),
+            own_at=np.zeros(n_levels, np.int64),
+        )
+
+    def work(self, boxes: BoxArray, masses: FloatArray, budget: int, depth_first: bool) -> Reply:
+        decided = np.zeros(2 * N_KINDS)
+        nodes = tiles = 0
+        left: list[tuple[BoxArray, float]] = [(box, mass) for box, mass in zip(boxes, masses.tolist())][::-1]
+        begun = 0
+        while left and (begun < len(boxes) or depth_first) and (nodes < budget or not begun):
+            box, _ = left.pop()
+            begun += 1
+            counts = self._search(box, decided)
+            nodes += int(counts[1])
+            tiles += int(counts[2])
+            children = [(self.out_boxes[i].copy(), float(self.out_mass[i])) for i in range(counts[0])]
+            left = left + children if depth_first else children + left
+        left.reverse()
+        fair, unfair, low, _ = (decided[:N_KINDS] + decided[N_KINDS:]).tolist()
+        shape = (len(left), *self.out_boxes.shape[1:])
+        return Reply(
+            fair, unfair, low, 0.0, np.array([box for box, _ in left], np.uint64).reshape(shape),
+            np.array([mass for _, mass in left]), np.ones(len(left)), nodes, tiles,
+        )  # fmt: skip
+
+    def _search(self, box: BoxArray, decided: FloatArray) -> npt.NDArray[np.int64]:
+        """One box, tried again with more room until it fits."""
+        while True:
+            counts = np.zeros(4, np.int64)
+            status = search(
+                self.arena, self.problem.cuts, self.frame, self.levels, self.nodes, self.brick, self.windows, self.memo, box,
+                self.out_boxes, self.out_mass, decided, counts, self.need,
+            )  # fmt: skip
+            if status == DONE:
+                return counts
+            if status == TOO_LARGE:
+                rows, block, table = (int(n) for n in self.need)
+                self.rows, self.block, self.table = max(self.rows, rows), max(self.block, block), max(self.table, table)
+                self.cells = max(self.cells, 4 * rows)
+                if 8 * (8 * rows + block + table) > self.memory_limit:
+                    raise EngineError(
+                        f"engine 'box': the attributes that epsilon moves span {rows} rows of cells, more than fit into the "
+                        "memory limit; give more memory, or a tolerance to fewer attributes"
+                    )
+                self._rebuild_brick()
+            else:
+                self.capacity *= 2
+                self.cells *= 2
+                if 8 * self.cells * (self.problem.n_axes + 4) > self.memory_limit:
+                    raise EngineError(
+                        "engine 'box': the tables of a brick do not fit into the memory limit; give more memory"
+                    )
+                self._rebuild_tree_arena()
+                self._rebuild_brick()
+
+
+def rounding_bound(problem: Problem) -> Fraction:
+    """How far each sum of decided masses can be from the exact sum (docs/engine.md, 'Rounding').
+
+    Every erosion is a sum of products of window masses: per axis one rounding for each window's mass (itself a sum), one
+    for each addition over windows, one product; the same for sensitive combinations, offsets and the boxes' own masses.
+    """
+    refined = sum(
+        len(problem.grid.axes[a].refined) + int(problem.axes.n_cells[i]) for i, a in enumerate(problem.axis_ids)
+    )
+    # three times: the unfair mass is what the other two leave of a box, so it carries the errors of all three
+    roundings = 3 * (8 * refined + 16 * problem.n_axes + 128)
+    return Fraction(101, 100) * roundings / 2**53 + Fraction(1, 2**1000)
+
+
+def _points_matter(problem: Problem) -> bool:
+    """Whether x' may be forced to leave x's own sensitive combination: no idle sensitive attribute offers another value."""
+    grid = problem.grid
+    used = set(problem.axis_ids)
+    idle = [axis for i, axis in enumerate(grid.axes) if axis.sensitive and i not in used]
+    return bool(grid.property.sensitive) and all(axis.n_cells == 1 and bool(axis.single[0]) for axis in idle)
+
+
+def _frame(problem: Problem) -> Frame:
+    axes = [problem.grid.axes[a] for a in problem.axis_ids]
+    longest = int(problem.axes.n_cells.max(initial=1))
+    most = max((len(axis.refined) for axis in axes), default=1)
+    role = np.array([ROLE_S if a.sensitive else ROLE_E if a.moves else ROLE_O for a in axes], np.int8)
+    o_axes = np.zeros((problem.n_axes + 63) // 64 or 1, np.uint64)
+    for i in np.flatnonzero(role == ROLE_O).tolist():
+        o_axes[i >> 6] |= np.uint64(1 << (i & 63))
+    return Frame(
+        role=role,
+        chain=problem.axes.chain,
+        n_cells=problem.axes.n_cells,
+        mass=problem.axes.mass,
+        single=_padded([a.single for a in axes], longest, np.bool_),
+        n_refined=np.array([len(a.refined) for a in axes], np.int32),
+        base=_padded([a.base for a in axes], most, np.int32),
+        near_lo=_padded([a.near_lo for a in axes], most, np.int32),
+        near_hi=_padded([a.near_hi for a in axes], most, np.int32),
+        refined_mass=_padded([[float(m) for m in a.refined_masses] for a in axes], most, np.float64),
+        o_axes=o_axes,
+    )
+
+
+def _padded(rows: Sequence[Any], width: int, dtype: type) -> npt.NDArray[Any]:
+    out = np.zeros((len(rows), width), dtype)
+    for i, row in enumerate(rows):
+        out[i, : len(row)] = row
+    return out
