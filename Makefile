@@ -20,7 +20,7 @@ test: lint ## style, types, tests with a coverage figure, and the examples in th
 	$(PYTEST) -n $(WORKERS) -m "not slow" --doctest-modules --cov --cov-report=term src/boxqte tests
 
 test-slow: $(VENV)/.developing ## the tests that take minutes
-	$(PYTEST) -n $(WORKERS) -m slow --timeout=3600 tests
+	$(PYTEST) -n $(WORKERS) -m slow --timeout=3600 -o faulthandler_timeout=3700 tests
 
 lint: $(VENV)/.developing ## ruff and mypy
 	$(BIN)/ruff check .

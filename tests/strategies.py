@@ -378,6 +378,9 @@ def draw_weights(draws: Draws, n: int) -> tuple[Fraction, ...]:
 # --- trees ------------------------------------------------------------------------------------------------------------
 
 
+SCALES = [Fraction(s) for s in ("1", "1", "1/3", "2", "0.7", "1/100")]
+
+
 @dataclass
 class Tree:
     """The parallel lists that EnsembleBuilder.add_tree takes."""
@@ -422,7 +425,7 @@ def draw_ensemble(draws: Draws, parts: list[Part], limits: Limits) -> TreeEnsemb
         "library": "example",
         "feature_names": names,
         "link": link,
-        "scale": draws.one_of([Fraction(s) for s in ("1", "1", "1/3", "2", "0.7", "1/100")]) if link == "sigmoid" else 1,
+        "scale": draws.one_of(SCALES) if link == "sigmoid" else Fraction(1),
         "decides_on": draws.one_of(["margin", "probability"]),
         "tie": draws.one_of(["negative", "positive"]),
         "sum_dtype": draws.one_of(["float64", "float32"]),

@@ -25,13 +25,15 @@ def exhaustive(grid: Grid) -> Decided:
     return Exhaustive().run(grid, ONE, Watch(ONE)).decided
 
 
-def assert_agrees(grid: Grid, options: BoxOptions | None = None, limits: Limits = ONE) -> None:
+def assert_agrees(
+    grid: Grid, options: BoxOptions | None = None, limits: Limits = ONE, within: float = 1e-12
+) -> None:
     expected = exhaustive(grid)
     watch = Watch(limits)
     outcome = Box(options).run(grid, limits, watch)
     assert outcome.status is Status.CONVERGED
     for kind in ("fair", "unfair", "low"):
-        assert abs(float(getattr(outcome.decided, kind)) - float(getattr(expected, kind))) < 1e-12, kind
+        assert abs(float(getattr(outcome.decided, kind)) - float(getattr(expected, kind))) < within, kind
     exact = expected.measure()
     if exact is not None:
         lowers, uppers = [p[1] for p in watch.trace], [p[2] for p in watch.trace]
@@ -139,7 +141,8 @@ def test_a_missing_value_on_a_moving_attribute_keeps_windows_contiguous() -> Non
 def test_an_attribute_with_more_than_64_cells_works(kappa: float, sensitive: bool) -> None:
     model, space = staircase(90, 2, sensitive=sensitive)
     question = Fairness("s", 0.05, kappa) if sensitive else Robustness(0.05, kappa)
-    assert_agrees(build_grid(model, space, question))
+    # hundreds of windows an axis: the outward rounding is proportional to their number
+    assert_agrees(build_grid(model, space, question), within=1e-11)
 
 
 def test_a_brick_that_outgrows_its_buffers_is_tried_again_with_more_room() -> None:

@@ -69,7 +69,7 @@ def test_a_number_is_what_its_text_says(value: object, exact: str) -> None:
     ids=lambda value: shown(value),
 )  # fmt: skip
 def test_what_is_no_number_or_too_long_a_one_is_refused_in_one_line(value: object) -> None:
-    with pytest.raises(ValueError, match="^where: expected a") as caught:
+    with pytest.raises(ValueError, match=r"^where: expected a") as caught:
         fraction(value, ValueError, "where")
     assert len(str(caught.value)) < 120
 

@@ -35,7 +35,13 @@ STRESS: dict[str, dict[str, Any]] = {
     "integers and categories": {"real": False, "max_values": 12, "max_attributes": 3},
     "robustness": {"fairness": False},
     "fairness without tolerance": {"robustness": False, "eps": False, "max_attributes": 5},
-    "one attribute": {"max_attributes": 1, "max_values": 40, "max_thresholds": 12, "max_trees": 12, "max_pieces": 2_000},
+    "one attribute": {
+        "max_attributes": 1,
+        "max_values": 40,
+        "max_thresholds": 12,
+        "max_trees": 12,
+        "max_pieces": 2_000,
+    },
 }
 
 

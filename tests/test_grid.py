@@ -417,7 +417,7 @@ def test_cells_that_no_test_tells_apart_are_one() -> None:
 @settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(problems(real=False, max_pieces=300))
 def test_the_pruned_trees_compute_the_ensembles_margin_in_every_cell(problem: Problem) -> None:
-    model, space, _ = problem
+    model = problem.ensemble
     grid = build_grid(*problem)
     rng = random.Random(0)
     for _ in range(5):

@@ -131,7 +131,9 @@ def test_the_kinds_cover_every_test_and_every_rule_for_missing_values() -> None:
     assert rules == {Missing.DEFAULT, Missing.AS_ZERO, Missing.WITH_ZERO}
 
 
-@pytest.mark.parametrize("threshold", ["0", "-0", "5e-36", "-5e-36", repr(ZERO_BAND), repr(-ZERO_BAND), "2e-35", "-2e-35"])
+@pytest.mark.parametrize(
+    "threshold", ["0", "-0", "5e-36", "-5e-36", repr(ZERO_BAND), repr(-ZERO_BAND), "2e-35", "-2e-35"]
+)
 @pytest.mark.parametrize("decision", [0, 2, 8, 10])
 def test_values_that_lightgbm_reads_as_zero_go_where_zero_goes(threshold: str, decision: int, tmp_path: Path) -> None:
     text = changed(
@@ -209,7 +211,10 @@ def test_a_sigmoid_that_lightgbm_does_not_save_in_full_is_refused_live_and_read_
     # While it is still in training the booster computes with 0.123456789; saved, it computes with 0.123457.
     x, y = data()
     model = lightgbm.train(
-        {**SMALL, "objective": "binary", "sigmoid": 0.123456789}, lightgbm.Dataset(x, y > 0), 2, keep_training_booster=True
+        {**SMALL, "objective": "binary", "sigmoid": 0.123456789},
+        lightgbm.Dataset(x, y > 0),
+        2,
+        keep_training_booster=True,
     )
     with pytest.raises(ModelError, match=r"sigmoid: 0\.123456789, which LightGBM itself saves as 0\.123457"):
         load_model(model)

@@ -538,8 +538,8 @@ def test_the_oracle_refuses_what_the_definitions_do_not_define():
     unit = Space([Attribute.real("a", 0, 1)])
     with pytest.raises(ValueError, match="set tests a real"):
         naive_quantify(stump(Test.IN_SET, 0, codes=[0]), unit, Robustness())
+    halves = Space([Attribute.categorical("a", [0.5])])
     with pytest.raises(ValueError, match="no integer"):
-        halves = Space([Attribute.categorical("a", [0.5])])
         naive_quantify(stump(Test.IN_SET, 0, codes=[0]), halves, Robustness())
     with pytest.raises(ValueError, match="not in the space"):
         naive_quantify(stump(Test.LESS_F32, 0.5, name="b"), unit, Robustness())

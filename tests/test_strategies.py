@@ -73,6 +73,10 @@ def oddities(problem: Problem) -> set[str]:
     found |= {f"test {Test(t).name}" for t in ensemble.test.tolist()}
     found |= {f"missing {Missing(m).name}" for m in ensemble.missing.tolist()}
     found |= {"known codes"} if ensemble.known_codes else set()
+    found |= {"scale"} if ensemble.scale != 1 else set()
+    found |= {"mean with a base"} if ensemble.link == "mean" and ensemble.base[0] else set()
+    found |= {"base no float"} if ensemble.base[0].denominator & (ensemble.base[0].denominator - 1) else set()
+    found.add(f"decides on {ensemble.decides_on}")
     found |= {"one-leaf tree" for root in ensemble.roots.tolist() if ensemble.test[root] == Test.LEAF}
     found.add("one tree" if len(ensemble.roots) == 1 else "several trees")
     found.add("one attribute" if len(space.attributes) == 1 else "several attributes")
@@ -101,6 +105,8 @@ def oddities(problem: Problem) -> set[str]:
         found |= {f"{a.kind} mass"} if a.weights or a.histogram else set()
         single = a.low == a.high if a.is_numeric else len(a.values) == 1
         found |= {f"{a.kind} single value"} if single else set()
+        if a.codes is not None and len(set(a.codes)) < len(a.codes):
+            found.add(f"{a.kind} shared code")
         if a.kind == "one-hot":
             found |= {"zero row" for row in a.codes if not any(row)}
         if a.kind == "categorical":
@@ -133,10 +139,11 @@ NUMERIC = [f"{kind} {oddity}" for kind in ("real", "integer") for oddity in (
     "eps fractional", "float32 threshold")]  # fmt: skip
 OTHERS = """link sigmoid, link mean, tie negative, tie positive, tie rule library, tie rule paper, sum float32, sum
 float64, test LESS_F32, test AT_MOST_F32, test AT_MOST_F64, test IN_SET, missing DEFAULT, missing AS_ZERO, missing
-WITH_ZERO, known codes, one-leaf tree, one tree, several trees, one attribute, several attributes, robustness, one
-sensitive, several sensitive, all sensitive, eps zero, eps rate, eps each, kappa 0, kappa half, kappa other, duplicate
-threshold, x < t and x <= t, zero weight, zero row, codes of space, codes of model, codes of space and model, values
-as codes, categorical split by threshold""".replace("\n", " ").split(", ")
+WITH_ZERO, missing ZERO_EXACT, scale, mean with a base, base no float, decides on margin, decides on probability,
+categorical shared code, one-hot shared code, known codes, one-leaf tree, one tree, several trees, one attribute,
+several attributes, robustness, one sensitive, several sensitive, all sensitive, eps zero, eps rate, eps each, kappa
+0, kappa half, kappa other, duplicate threshold, x < t and x <= t, zero weight, zero row, codes of space, codes of
+model, codes of space and model, values as codes, categorical split by threshold""".replace("\n", " ").split(", ")
 
 
 def test_every_oddity_occurs_often_enough():

@@ -119,9 +119,7 @@ class Question:
 # --- finite attributes ------------------------------------------------------------------------------------------------
 
 
-def finite_axis(
-    question: Question, codes: npt.NDArray[np.float64], columns: Sequence[int]
-) -> tuple[Axis, list[int]]:
+def finite_axis(question: Question, codes: npt.NDArray[np.float64], columns: Sequence[int]) -> tuple[Axis, list[int]]:
     """Cells of a categorical or one-hot attribute: values with the same outcome in every test share one.
 
     `codes` is what each value writes into each column, `columns` the column that each node tests. The second result is

@@ -437,7 +437,9 @@ class EnsembleBuilder:
         types = {"feature": np.int32, "test": np.uint8, "threshold": np.float64, "left": np.int32, "right": np.int32,
                  "default_left": np.bool_, "missing": np.uint8, "set_start": np.int32, "set_stop": np.int32,
                  "value": np.float64, "node_id": np.int32}  # fmt: skip
-        arrays: dict[str, Any] = {name: np.concatenate(parts).astype(types[name]) for name, parts in self._parts.items()}
+        arrays: dict[str, Any] = {
+            name: np.concatenate(parts).astype(types[name]) for name, parts in self._parts.items()
+        }
         return TreeEnsemble(
             library=library,
             feature_names=tuple(feature_names),

@@ -13,7 +13,9 @@ class BoxQTEError(Exception):
 
     def __init__(self, message: str = "") -> None:
         line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in message)
-        super().__init__(line if len(line) <= MAX_LENGTH else f"{line[: MAX_LENGTH // 2]} ... {line[-MAX_LENGTH // 3 :]}")
+        super().__init__(
+            line if len(line) <= MAX_LENGTH else f"{line[: MAX_LENGTH // 2]} ... {line[-MAX_LENGTH // 3 :]}"
+        )
 
 
 class ModelError(BoxQTEError):

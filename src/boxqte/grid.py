@@ -6,6 +6,7 @@ become comparisons of integers. Nothing is rounded on the way.
 
 from __future__ import annotations
 
+import builtins
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -82,7 +83,7 @@ class Grid:
     input_rounding: Fraction
     """A bound on the mass of inputs whose path could change when the library rounds real inputs to float32."""
 
-    @property
+    @builtins.property  # the field above hides the builtin's name
     def has_tolerance(self) -> bool:
         """Whether epsilon moves anything: otherwise only sensitive attributes differ (the eps = 0 problem)."""
         return any(axis.moves for axis in self.axes)

@@ -326,9 +326,7 @@ def _overridden(attribute: Attribute, fields: Mapping[str, Any]) -> Attribute:
     return Attribute.from_json(node | dict(fields) | {"name": attribute.name, "kind": attribute.kind}, where)
 
 
-def _with_missing(
-    attribute: Attribute, column: Column, mass: MassRule, missing: MissingRule
-) -> tuple[Attribute, str]:
+def _with_missing(attribute: Attribute, column: Column, mass: MassRule, missing: MissingRule) -> tuple[Attribute, str]:
     n, rows = column.n_missing, len(column.values)
     found = "1 missing value" if n == 1 else f"{n} missing values"
     if missing == "error":

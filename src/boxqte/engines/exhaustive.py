@@ -160,7 +160,6 @@ def _mass(grid: Grid, bits: BoolArray) -> Fraction:
     return Fraction(int(total), denominator)
 
 
-
 def _rounded(count: int) -> str:
     """A count for an error message; products of cells can be beyond every float."""
     return str(count) if count < 10**9 else f"about 10^{len(str(count)) - 1}"

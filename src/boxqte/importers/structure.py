@@ -151,7 +151,9 @@ def check_tree(
             raise ModelError(f"{where}: deeper than {MAX_DEPTH}")
     missing = ~reached if unused is None else ~reached & ~unused
     if missing.any():
-        raise ModelError(f"{where}.{names[0]}/{names[1]}: node {int(np.flatnonzero(missing)[0])} cannot be reached from the root")
+        raise ModelError(
+            f"{where}.{names[0]}/{names[1]}: node {int(np.flatnonzero(missing)[0])} cannot be reached from the root"
+        )
 
 
 def type_name(source: object) -> str:

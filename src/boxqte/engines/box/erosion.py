@@ -94,11 +94,11 @@ def _equal(a: npt.NDArray[np.uint64], b: npt.NDArray[np.uint64]) -> bool:
     differ = np.uint64(0)
     for i in range(len(a)):
         differ |= a[i] ^ b[i]
-    return differ == 0
+    return bool(differ == 0)
 
 
 @inlined
-def _lowest(word: np.uint64) -> int:
+def _lowest(word: np.uint64) -> np.int64:
     """The index of the lowest set bit."""
     word = (word & (~word + np.uint64(1))) - np.uint64(1)
     word = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
@@ -130,7 +130,7 @@ def _word(win: Windows, memo: Memo, z: int, word: np.uint64) -> float:
     """_clear_in_word, remembered."""
     slot = np.int64(((word ^ np.uint64(memo.epoch[0])) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(49))
     if memo.word_key[slot, 0] == word and memo.word_key[slot, 1] == np.uint64(memo.epoch[0]):
-        return memo.word_value[slot]
+        return float(memo.word_value[slot])
     value = _clear_in_word(win, z, word)
     memo.word_key[slot, 0] = word
     memo.word_key[slot, 1] = np.uint64(memo.epoch[0])

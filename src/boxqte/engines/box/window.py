@@ -339,7 +339,7 @@ def _is_brick(arena: Arena, cuts: Cuts, frame: Frame, levels: Levels, nodes: Nod
     cells = 1.0
     for a in range(len(frame.role)):
         if frame.role[a] == ROLE_O:
-            active = 1
+            active = np.int64(1)
             for k in range(cuts.start[a], cuts.start[a + 1]):
                 active += np.int64((b.active[k >> 6] >> np.uint64(k & 63)) & np.uint64(1))
             cells *= active
@@ -781,7 +781,7 @@ def _sign(total: int, rest: int, limit: int, limit_rest: int, fuzz: int) -> int:
 
 
 @kernel
-def _write_exact_row(b: Brick, levels: Levels, row: int, here: int, here_rest: int, offsets: npt.NDArray[np.int64],
+def _write_exact_row(b: Brick, levels: Levels, row: int, here: np.int64, here_rest: np.int64, offsets: npt.NDArray[np.int64],
                      rests: npt.NDArray[np.int64], n: int) -> None:  # fmt: skip
     """The signs of one row where the sums are compared by value and residue."""
     for k in range(n):

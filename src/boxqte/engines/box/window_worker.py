@@ -33,7 +33,7 @@ class WindowWorker:
         self.frame = _frame(problem)
         exact = problem.grid.thresholds
         self.levels = Levels(
-            t.pos, t.neg, t.conf_pos, t.conf_neg, t.all_confident, _points_matter(problem), mixed_limit, float(cell_limit),
+            t.pos, t.neg, t.conf_pos, t.conf_neg, exact.all_confident, _points_matter(problem), mixed_limit, float(cell_limit),
             problem.fuzz, *(wrapped(v) for v in (exact.pos, exact.neg, exact.conf_pos, exact.conf_neg)),
         )  # fmt: skip
         self.rows = 1 << 12
@@ -237,14 +237,13 @@ class WindowWorker:
 def rounding_bound(problem: Problem) -> Fraction:
     """How far each sum of decided masses can be from the exact sum (docs/engine.md, 'Rounding').
 
-    Every erosion is a sum of products of window masses: per axis one rounding for each window's mass (itself a sum), one
-    for each addition over windows, one product; the same for sensitive combinations, offsets and the boxes' own masses.
+    Every erosion is a sum of products of window masses: per axis one rounding for each refined cell that a window's mass
+    adds up, one for each addition over windows, one product; the same for sensitive combinations and the boxes' own masses.
     """
-    refined = sum(
-        len(problem.grid.axes[a].refined) + int(problem.axes.n_cells[i]) for i, a in enumerate(problem.axis_ids)
-    )
-    # three times: the unfair mass is what the other two leave of a box, so it carries the errors of all three
-    roundings = 3 * (8 * refined + 16 * problem.n_axes + 128)
+    refined = sum(2 * len(problem.grid.axes[a].refined) for a in problem.axis_ids)
+    cells = int(problem.axes.n_cells.sum())
+    # twice: the unfair mass is what the other two leave of a box, so it carries the errors of both
+    roundings = 2 * (refined + cells + 16 * problem.n_axes + 128)
     return Fraction(101, 100) * roundings / 2**53 + Fraction(1, 2**1000)
 
 
@@ -280,7 +279,7 @@ def _frame(problem: Problem) -> Frame:
 
 
 def _padded(rows: Sequence[Any], width: int, dtype: type) -> npt.NDArray[Any]:
-    out = np.zeros((len(rows), width), dtype)
+    out: npt.NDArray[Any] = np.zeros((len(rows), width), dtype)
     for i, row in enumerate(rows):
         out[i, : len(row)] = row
     return out
