@@ -17,6 +17,7 @@ demo: $(VENV)/.installed ## the paper's loan example, answered exactly
 	@$(BIN)/boxqte demo
 
 test: lint ## style, types, tests with a coverage figure, and the examples in the docstrings
+	$(BIN)/python -m boxqte.engines.box
 	$(PYTEST) -n $(WORKERS) -m "not slow" --doctest-modules --cov --cov-report=term src/boxqte tests
 
 test-slow: $(VENV)/.developing ## the tests that take minutes

@@ -25,9 +25,7 @@ def exhaustive(grid: Grid) -> Decided:
     return Exhaustive().run(grid, ONE, Watch(ONE)).decided
 
 
-def assert_agrees(
-    grid: Grid, options: BoxOptions | None = None, limits: Limits = ONE, within: float = 1e-12
-) -> None:
+def assert_agrees(grid: Grid, options: BoxOptions | None = None, limits: Limits = ONE, within: float = 1e-12) -> None:
     expected = exhaustive(grid)
     watch = Watch(limits)
     outcome = Box(options).run(grid, limits, watch)

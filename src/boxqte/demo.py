@@ -63,7 +63,8 @@ def run_demo(say: Callable[[str], None]) -> None:
     say(INTRODUCTION)
     model, space = loan_ensemble(), loan_space()
     for question in QUESTIONS:
-        result = quantify(model, space, question.property)
+        # small enough for the engine that works in rationals; it also needs no compiling
+        result = quantify(model, space, question.property, engine="exhaustive")
         say(question.title)
         say(f"  {question.asked}")
         say(f"  measure              {measure_text(result)}")

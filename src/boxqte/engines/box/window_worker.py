@@ -11,11 +11,15 @@ import numpy.typing as npt
 
 from boxqte.engines.box.driver import BoxArray, FloatArray, Reply
 from boxqte.engines.box.erosion import BLOCK_MEMO, BLOCK_WORDS, WORD_MEMO, Memo, Windows
-from boxqte.engines.box.problem import Problem, wrapped
+from boxqte.engines.box.exchange_worker import root_boxes
+from boxqte.engines.box.problem import Problem, compile_problem, wrapped
 from boxqte.engines.box.records import new_arena
 from boxqte.engines.box.state import N_KINDS
 from boxqte.engines.box.window import DONE, OFFSETS, TOO_LARGE, Brick, Frame, Levels, Nodes, build_root, search
 from boxqte.errors import EngineError
+from boxqte.examples import loan_ensemble, loan_space
+from boxqte.grid import build_grid
+from boxqte.properties import Robustness
 
 ROLE_O, ROLE_E, ROLE_S = 0, 1, 2
 BITMAPS = 16  # offsets measured together, while the bitmaps are small
@@ -232,6 +236,13 @@ class WindowWorker:
                     )
                 self._rebuild_tree_arena()
                 self._rebuild_brick()
+
+
+def compile_kernels() -> None:
+    """Call the kernels once on a problem that takes no time."""
+    small = compile_problem(build_grid(loan_ensemble(), loan_space(), Robustness(Fraction(1, 10))))
+    worker = WindowWorker(small, mixed_limit=10, cell_limit=1024, arena=1, memory=1 << 30)
+    worker.work(root_boxes(small), np.ones(1), 1, False)
 
 
 def rounding_bound(problem: Problem) -> Fraction:
