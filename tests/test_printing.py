@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from boxqte.exact import Number
-from boxqte.printing import answer_text, between, measure_text, percent, space_text
+from boxqte.printing import agreed, answer_text, between, measure_text, percent, space_text
 from boxqte.properties import Fairness
 from boxqte.result import Bounds, Decided, ModelSummary, Quantification, Status
 from boxqte.space import Attribute, Histogram, Space
@@ -46,6 +46,12 @@ def test_a_converged_measure_from_floats_says_how_far_off_it_can_be() -> None:
         Decided(0.6, 0.4 - 1e-14, 0.0), 0.5, (),
     )  # fmt: skip
     assert measure_text(floats).startswith("0.600000000000 (error at most 1.0")
+
+
+def test_digits_that_are_not_certain_are_left_out() -> None:
+    assert agreed(Bounds(4379 / 4800 - 4e-13, 4379 / 4800 + 1e-13)) == "0.91229166667"
+    assert agreed(Bounds(1 - 1e-13, 1.0)) == "1.000000000000"
+    assert agreed(Bounds(0.1, 0.2)) == "0.150000000000"
 
 
 def test_a_ratio_that_floats_leave_open_is_no_value() -> None:

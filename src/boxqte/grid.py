@@ -257,12 +257,13 @@ def prune(
 ) -> Trees:
     """The trees over cuts, without the nodes that no point of the space can take both ways."""
     domain = [(1 << n) - 1 for n in sizes]  # the cells that are still possible on the way to the current node
-    cuts: dict[tuple[int, int], int] = {}
+    # The number of cells is part of the key because Python hashes 2**k - 1 to one of 61 values only.
+    cuts: dict[tuple[int, int, int], int] = {}
     asked = []  # per test: axis, the cells that it sends to yes, whether yes is the right child, its cut
     for axis, mask in zip(axis_of_test, masks):
         flipped = not mask & 1
         cells = domain[axis] & ~mask if flipped else mask
-        asked.append((axis, cells, flipped, cuts.setdefault((axis, cells), len(cuts))))
+        asked.append((axis, cells, flipped, cuts.setdefault((axis, cells.bit_count(), cells), len(cuts))))
     cut: list[int] = []
     no: list[int] = []
     leaf_nodes: list[int] = []
@@ -312,7 +313,7 @@ def prune(
     asking[asking >= 0] = renumbered.reshape(-1)
     at_leaf = asking < 0
     return Trees(
-        tuple(Cut(*listed[number]) for number in used.tolist()),
+        tuple(Cut(listed[number][0], listed[number][2]) for number in used.tolist()),
         np.array(roots, np.int32),
         asking,
         np.where(at_leaf, -1, np.arange(1, len(asking) + 1)).astype(np.int32),  # yes comes next

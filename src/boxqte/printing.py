@@ -79,14 +79,14 @@ def _measure_lines(result: Quantification) -> list[str]:
 
 
 def measure_text(result: Quantification) -> str:
-    """The measure to 12 decimals and how far it can be trusted; in words if there is none."""
+    """The measure to at most 12 decimals and how far it can be trusted; in words if there is none."""
     bounds = result.bounds
     if result.undefined or bounds is None:
         return f"undefined: no input is confident at kappa {plain(result.property.kappa)}"
     if result.value is None:
         return f"between {rounded(bounds.lower, ROUND_FLOOR)} and {rounded(bounds.upper, ROUND_CEILING)}"
     if result.exact is None:
-        return f"{rounded(result.value)} (error at most {_short_up(bounds.gap)})"
+        return f"{agreed(bounds)} (error at most {_short_up(bounds.gap)})"
     shown = rounded(result.exact)
     if result.exact != 1 and Decimal(shown) == 1:
         return f"1 - {float(1 - result.exact):.6g} (exact)"
@@ -122,10 +122,25 @@ def rounded(value: float | Fraction, rounding: str = ROUND_HALF_EVEN, places: in
 
 
 def between(bounds: Bounds) -> str:
-    """Bounds as one number where 12 decimals cannot tell them apart."""
-    if bounds.gap < 1e-12:
-        return rounded((Fraction(bounds.lower) + Fraction(bounds.upper)) / 2)
+    """Bounds as one number where they are that close."""
+    if bounds.gap < 1e-11:
+        return agreed(bounds)
     return f"between {rounded(bounds.lower, ROUND_FLOOR)} and {rounded(bounds.upper, ROUND_CEILING)}"
+
+
+def agreed(bounds: Bounds) -> str:
+    """The decimals, at most 12, that are the same whichever number between the bounds is meant.
+
+    Examples
+    --------
+    >>> agreed(Bounds(0.123456789, 0.123456791)), agreed(Bounds(0.25, 0.25)), agreed(Bounds(1.0, 1.0))
+    ('0.12345679', '0.250000000000', '1')
+    """
+    for places in range(12, 5, -1):
+        lower, upper = (rounded(end, places=places) for end in (bounds.lower, bounds.upper))
+        if Decimal(lower) == Decimal(upper):
+            return max(lower, upper, key=len)
+    return rounded((Fraction(bounds.lower) + Fraction(bounds.upper)) / 2)
 
 
 def percent(share: float, rounding: str = ROUND_HALF_EVEN) -> str:

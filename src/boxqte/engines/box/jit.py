@@ -78,6 +78,11 @@ def inlined(function: Kernel) -> Kernel:
     return _compiled(function, forceinline=True)
 
 
+def summing(function: Kernel) -> Kernel:
+    """An inlined kernel whose float sums may be taken in any order (the proofs count roundings, not their order)."""
+    return _compiled(function, forceinline=True, fastmath={"reassoc"})
+
+
 def _compiled(function: Kernel, **options: Any) -> Kernel:
     folder = _cache_folder(Path(function.__code__.co_filename))
     if folder is None:

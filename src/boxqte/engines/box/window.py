@@ -99,6 +99,7 @@ class Brick(NamedTuple):
     slot_mask: npt.NDArray[np.int64]
     """level x slot: the row axes it still varies over, with bit 62 for z"""
     slot_at: npt.NDArray[np.int64]
+    slot_size: npt.NDArray[np.int64]
     n_slots: npt.NDArray[np.int64]
     owned: npt.NDArray[np.bool_]
     cells: npt.NDArray[np.int64]
@@ -496,26 +497,12 @@ def lay_brick(arena: Arena, cuts: Cuts, frame: Frame, levels: Levels, nodes: Nod
         win.mass[m, 0] = 1.0
         win.base_mass[m, 0] = 1.0
     win.full[0] = ~np.uint64(0) if n_z == 64 else (np.uint64(1) << np.uint64(n_z)) - np.uint64(1)
-    win.below[0] = 0.0
-    n_w = win.n_window[m]
-    for j in range(n_w):
-        win.below[j + 1] = win.below[j] + win.mass[m, j]
-    for p in range(n_z):
-        at = 0
-        while at < n_w and win.low[m, at] < p:
-            at += 1
-        win.first[p] = at
-        at = n_w
-        while at > 0 and win.high[m, at - 1] > p:
-            at -= 1
-        win.last[p] = at
-        win.begin[p] = 0
-        win.end[p] = 0
-    if with_base:
-        for j in range(n_w - 1, -1, -1):
-            win.begin[win.base[m, j]] = j
-        for j in range(n_w):
-            win.end[win.base[m, j]] = j + 1
+    for j in range(win.n_window[m]):
+        reach = np.uint64(0)
+        for c in range(win.low[m, j], win.high[m, j] + 1):
+            reach |= np.uint64(1) << np.uint64(c)
+        win.reach[j] = reach
+        win.own_bit[j] = np.uint64(1) << np.uint64(win.base[m, j])
     block, table = 0, 0
     for i in range(m + 1):
         memo.block_at[i] = block
@@ -649,6 +636,7 @@ def add_table(arena: Arena, cuts: Cuts, frame: Frame, b: Brick, tree: np.uint32,
         b.n_slots[0] += 1
         b.slot_mask[0, slot] = mask
         b.slot_at[0, slot] = b.info[7]
+        b.slot_size[0, slot] = size
         b.cells[b.info[7] : b.info[7] + size] = 0
         if exact:
             b.rests[b.info[7] : b.info[7] + size] = 0
@@ -698,12 +686,15 @@ def _fix_axis(b: Brick, level: int, g: int, exact: bool) -> bool:
     used = b.level_at[level + 1]
     count = 0
     cells = b.cells
+    n_groups = b.group_n[b.row_axis[level]]
     for i in range(b.n_slots[level]):
         mask = b.slot_mask[level, i]
         at = b.slot_at[level, i]
+        size = b.slot_size[level, i]
         if mask >> level & 1:
             mask ^= 1 << level
-            at += g * _slot_size(b, mask)
+            size //= n_groups
+            at += g * size
         twin = -1
         for j in range(count):
             if b.slot_mask[level + 1, j] == mask:
@@ -711,10 +702,10 @@ def _fix_axis(b: Brick, level: int, g: int, exact: bool) -> bool:
         if twin < 0:
             b.slot_mask[level + 1, count] = mask
             b.slot_at[level + 1, count] = at
+            b.slot_size[level + 1, count] = size
             b.owned[level + 1, count] = False
             count += 1
             continue
-        size = _slot_size(b, mask)
         old = b.slot_at[level + 1, twin]
         if b.owned[level + 1, twin]:
             into, term = cells[old : old + size], cells[at : at + size]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.engines.box.driver import BoxArray, FloatArray, Reply
-from boxqte.engines.box.erosion import BLOCK_MEMO, BLOCK_WORDS, WORD_MEMO, Memo, Windows
+from boxqte.engines.box.erosion import BLOCK_MEMO, BLOCK_WORDS, Memo, Windows
 from boxqte.engines.box.exchange_worker import root_boxes
 from boxqte.engines.box.problem import Problem, compile_problem, wrapped
 from boxqte.engines.box.records import new_arena
@@ -120,6 +120,7 @@ class WindowWorker:
             s_single=np.zeros(combinations, np.bool_),
             slot_mask=np.zeros((n_levels, MAX_SLOTS), np.int64),
             slot_at=np.zeros((n_levels, MAX_SLOTS), np.int64),
+            slot_size=np.zeros((n_levels, MAX_SLOTS), np.int64),
             n_slots=np.zeros(n_levels, np.int64),
             owned=np.zeros((n_levels, MAX_SLOTS), np.bool_),
             cells=np.zeros(self.cells * (n_levels + 1), np.int64),
@@ -161,11 +162,8 @@ class WindowWorker:
             high=np.zeros((n_levels, most_windows), np.int64),
             base=np.zeros((n_levels, most_windows), np.int64),
             mass=np.zeros((n_levels, most_windows)),
-            first=np.zeros(64, np.int64),
-            last=np.zeros(64, np.int64),
-            begin=np.zeros(64, np.int64),
-            end=np.zeros(64, np.int64),
-            below=np.zeros(most_windows + 1),
+            reach=np.zeros(most_windows, np.uint64),
+            own_bit=np.zeros(most_windows, np.uint64),
             base_mass=np.zeros((n_levels, max(longest, 64))),
             full=np.zeros(1, np.uint64),
         )
@@ -174,8 +172,6 @@ class WindowWorker:
             block_at=np.zeros(n_levels, np.int64),
             table=np.zeros(self.table, np.uint64),
             table_at=np.zeros(n_levels, np.int64),
-            word_key=np.zeros((WORD_MEMO, 2), np.uint64),
-            word_value=np.zeros(WORD_MEMO),
             block_key=np.zeros((BLOCK_MEMO, BLOCK_WORDS), np.uint64),
             block_tag=np.zeros(BLOCK_MEMO, np.int64),
             block_value=np.zeros(BLOCK_MEMO),
