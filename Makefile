@@ -18,7 +18,6 @@ demo: $(VENV)/.installed ## the paper's loan example, answered exactly
 
 test: lint ## style, types, tests with a coverage figure, and the examples in the docstrings
 	$(BIN)/python -m boxqte.engines.box
-	@$(BIN)/boxqte demo > /dev/null  # compiles the kernels once, before every worker would
 	$(PYTEST) -n $(WORKERS) -m "not slow" --doctest-modules --cov --cov-report=term src/boxqte tests
 
 test-slow: $(VENV)/.developing ## the tests that take minutes
