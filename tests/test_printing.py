@@ -6,8 +6,19 @@ from fractions import Fraction
 
 import pytest
 
+from boxqte.ensemble import Missing, Test
 from boxqte.exact import Number
-from boxqte.printing import agreed, answer_text, between, measure_text, percent, space_text
+from boxqte.printing import (
+    LINK_WORDS,
+    MISSING_WORDS,
+    TEST_WORDS,
+    agreed,
+    answer_text,
+    between,
+    measure_text,
+    percent,
+    space_text,
+)
 from boxqte.properties import Fairness
 from boxqte.result import Bounds, Decided, ModelSummary, Quantification, Status
 from boxqte.space import Attribute, Histogram, Space
@@ -99,3 +110,9 @@ def test_no_confident_input_is_said_in_words() -> None:
 )  # fmt: skip
 def test_the_mass_of_an_attribute_is_said_in_words(attribute: Attribute, words: str) -> None:
     assert words in space_text(Space([attribute]))
+
+
+def test_every_kind_of_test_missing_rule_and_link_has_words() -> None:
+    assert set(TEST_WORDS) == set(Test) - {Test.LEAF}
+    assert set(MISSING_WORDS) == set(Missing)
+    assert set(LINK_WORDS) == {"sigmoid", "mean", "softmax"}

@@ -33,11 +33,12 @@ MISSING_WORDS = {
     Missing.DEFAULT: "a missing value takes the node's own default side",
     Missing.AS_ZERO: "a missing value is read as 0",
     Missing.WITH_ZERO: "a missing value, and zero, take the node's own default side",
+    Missing.ZERO_EXACT: "a missing value, and exactly 0, take the node's own default side",
 }
 LINK_WORDS = {
-    "sigmoid": "p = sigmoid(F), F = base + sum of the leaf values",
+    "sigmoid": "p = sigmoid(F), F = scale * (base + sum of the leaf values)",
     "mean": "p = mean of the trees, F = p - 1/2",
-    "softmax": "p = softmax(F), F = base + sum of the leaf values, one F a class",
+    "softmax": "p = softmax(F), F = scale * (base + sum of the leaf values), one F a class",
 }
 
 
@@ -214,6 +215,7 @@ def model_text(imported: ImportedModel) -> str:
         _line("classes", ", ".join(map(str, model.classes))),
         _line("link", LINK_WORDS[model.link]),
         _line("base", ", ".join(_number(b) for b in model.base)),
+        *([_line("scale", _number(model.scale))] if model.scale != 1 else []),
         _line("tie", _tie_words(model)),
         _line("sums", f"the library adds in {model.sum_dtype}; here they are exact"),
         *(_line("tests", f"{n:,} ask whether {TEST_WORDS[Test[kind]]}") for kind, n in summary["tests"].items()),
@@ -256,6 +258,7 @@ def model_json(imported: ImportedModel) -> dict[str, Any]:
         "classes": [c if isinstance(c, (str, int, float)) else str(c) for c in model.classes],
         "link": model.link,
         "base": [str(b) for b in model.base],
+        "scale": str(model.scale),
         "tie": model.tie,
         "sum_dtype": model.sum_dtype,
         "tests": _counted(Test, model.test[inner].tolist()),
