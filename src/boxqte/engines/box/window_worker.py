@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from boxqte.engines.box.brick import ROLE_E, ROLE_O, ROLE_S, Brick, Frame, Levels, Nodes
 from boxqte.engines.box.driver import BoxArray, FloatArray, Reply
 from boxqte.engines.box.erosion import BLOCK_MEMO, BLOCK_WORDS, Memo, Windows
 from boxqte.engines.box.exchange_worker import root_boxes
 from boxqte.engines.box.problem import Problem, compile_problem, wrapped
 from boxqte.engines.box.records import new_arena
 from boxqte.engines.box.state import N_KINDS
-from boxqte.engines.box.window import DONE, OFFSETS, TOO_LARGE, Brick, Frame, Levels, Nodes, build_root, search
+from boxqte.engines.box.window import DONE, OFFSETS, TOO_LARGE, build_root, search
 from boxqte.errors import EngineError
 from boxqte.examples import loan_ensemble, loan_space
 from boxqte.grid import build_grid
 from boxqte.properties import Robustness
 
-ROLE_O, ROLE_E, ROLE_S = 0, 1, 2
 BITMAPS = 16  # offsets measured together, while the bitmaps are small
 BITMAP_WORDS = 1 << 20
 MAX_SLOTS = 256
@@ -216,7 +216,6 @@ class WindowWorker:
             if status == TOO_LARGE:
                 rows, block, table = (int(n) for n in self.need)
                 self.rows, self.block, self.table = max(self.rows, rows), max(self.block, block), max(self.table, table)
-                self.cells = max(self.cells, 4 * rows)
                 if 8 * (8 * rows + block + table) > self.memory_limit:
                     raise EngineError(
                         f"engine 'box': the attributes that epsilon moves span {rows} rows of cells, more than fit into the "

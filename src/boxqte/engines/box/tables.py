@@ -1,0 +1,361 @@
+"""Tables over a brick's moving axes, one a scope, and the bitmaps of signs that they add up to.
+
+A tree without O axes is added to the table of its own axes, and taken back when the search leaves it: integers, so exactly.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from boxqte.engines.box.brick import Z_BIT, Brick, Frame, Levels
+from boxqte.engines.box.jit import inlined, kernel
+from boxqte.engines.box.records import Arena, Cuts, residue_of
+
+
+@kernel
+def _slot_size(b: Brick, mask: int) -> int:
+    size = 1
+    for i in range(b.info[0]):
+        if mask >> i & 1:
+            size *= b.group_n[b.row_axis[i]]
+    return size * b.info[5] if mask & Z_BIT else size
+
+
+@kernel
+def clear_tables(b: Brick) -> None:
+    b.info[6] = 0
+    b.info[7] = 0
+    b.n_slots[0] = 0
+    b.sums[0] = 0
+    b.sums[1] = 0
+
+
+@kernel
+def _fill(arena: Arena, cuts: Cuts, chain: npt.NDArray[np.bool_], b: Brick, tree: np.uint32, sign: int, n_own: int,
+          at: int, exact: bool) -> None:  # fmt: skip
+    """Add sign * tree to its table, a block a leaf; axes without order stand at the cell `now`.
+
+    b.own lists the scope's ordered axes, the one with the smallest stride last; frame d of b.first and b.last is a block.
+    """
+    record, own, stride, cells, rests, todo = arena.record, b.own, b.own_stride, b.cells, b.rests, b.todo
+    for i in range(n_own):
+        b.first[0, i] = 0
+        b.last[0, i] = b.group_n[own[i]]
+    todo[0] = tree
+    n = 1
+    while n > 0:
+        d = n - 1
+        node = todo[d]
+        cut = record[node]["cut"]
+        if cut < 0:
+            n -= 1
+            value = sign * record[node]["min"]
+            rest = sign * residue_of(record, node)
+            if n_own == 0:
+                cells[at] += value
+                if exact:
+                    rests[at] += rest
+                continue
+            inner = n_own - 1
+            low, high, step = b.first[d, inner], b.last[d, inner], stride[inner]
+            for i in range(inner):
+                b.place[i] = b.first[d, i]
+            while True:
+                here = at
+                for i in range(inner):
+                    here += b.place[i] * stride[i]
+                if step == 1:
+                    part = cells[here + low : here + high]
+                    for g in range(high - low):
+                        part[g] += value
+                else:
+                    for g in range(low, high):
+                        cells[here + g * step] += value
+                if exact:
+                    for g in range(low, high):
+                        rests[here + g * step] += rest
+                i = inner - 1
+                while i >= 0:
+                    b.place[i] += 1
+                    if b.place[i] < b.last[d, i]:
+                        break
+                    b.place[i] = b.first[d, i]
+                    i -= 1
+                if i < 0:
+                    break
+            continue
+        axis = cuts.axis[cut]
+        yes, no = record[node]["yes"], record[node]["no"]
+        if not chain[axis]:
+            cell = b.now[axis]
+            todo[d] = yes if (cuts.mask[cut, cell >> 6] >> np.uint64(cell & 63)) & np.uint64(1) else no
+            continue
+        k = 0
+        while own[k] != axis:
+            k += 1
+        middle = b.group_at[cut]
+        low, high = b.first[d, k], b.last[d, k]
+        if high <= middle:
+            todo[d] = yes
+        elif low >= middle:
+            todo[d] = no
+        else:
+            for i in range(n_own):
+                b.first[n, i] = b.first[d, i]
+                b.last[n, i] = b.last[d, i]
+            todo[d] = no
+            b.first[d, k] = middle
+            todo[n] = yes
+            b.last[n, k] = middle
+            n += 1
+
+
+@kernel
+def add_table(arena: Arena, cuts: Cuts, frame: Frame, b: Brick, tree: np.uint32, sign: int, exact: bool) -> bool:
+    """Add (or take back) a tree without O axes to the table of its scope; False if the tables do not fit."""
+    b.sums[0] += sign * arena.record[tree]["min"]
+    b.sums[1] += sign * arena.record[tree]["max"]
+    mask = 0
+    for a in range(len(frame.role)):
+        if (arena.axes[tree, a >> 6] >> np.uint64(a & 63)) & np.uint64(1):
+            mask |= Z_BIT if a == b.info[1] else 1 << b.row_of[a]
+    slot = -1
+    for i in range(b.n_slots[0]):
+        if b.slot_mask[0, i] == mask:
+            slot = i
+    if slot < 0:
+        size = _slot_size(b, mask)
+        slot = b.n_slots[0]
+        if slot >= b.slot_mask.shape[1] or b.info[7] + size > b.level_at[1]:
+            return False
+        b.n_slots[0] += 1
+        b.slot_mask[0, slot] = mask
+        b.slot_at[0, slot] = b.info[7]
+        b.slot_size[0, slot] = size
+        b.cells[b.info[7] : b.info[7] + size] = 0
+        if exact:
+            b.rests[b.info[7] : b.info[7] + size] = 0
+        b.info[7] += size
+    n_own = 0
+    n_free = 0
+    step = 1
+    for i in range(b.info[0], -1, -1):  # the bits' axis first: stride 1
+        if not (mask & Z_BIT if i == b.info[0] else mask >> i & 1):
+            continue
+        a = b.info[1] if i == b.info[0] else b.row_axis[i]
+        if frame.chain[a]:
+            b.own[n_own] = a
+            b.own_stride[n_own] = step
+            n_own += 1
+        else:
+            b.free[n_free] = a
+            b.free_stride[n_free] = step
+            b.now[a] = b.group_cell[a, 0]
+            n_free += 1
+        step *= b.group_n[a]
+    for i in range(n_own // 2):  # smallest stride last
+        j = n_own - 1 - i
+        b.own[i], b.own[j] = b.own[j], b.own[i]
+        b.own_stride[i], b.own_stride[j] = b.own_stride[j], b.own_stride[i]
+    at = b.slot_at[0, slot]
+    while True:  # every combination of groups of the axes without order
+        _fill(arena, cuts, frame.chain, b, tree, sign, n_own, at, exact)
+        i = 0
+        while i < n_free:
+            a = b.free[i]
+            g = b.group[a, b.now[a]] + 1
+            at += b.free_stride[i]
+            if g < b.group_n[a]:
+                b.now[a] = b.group_cell[a, g]
+                break
+            at -= b.free_stride[i] * b.group_n[a]
+            b.now[a] = b.group_cell[a, 0]
+            i += 1
+        if i == n_free:
+            return True
+
+
+@inlined
+def _fix_axis(b: Brick, level: int, g: int, exact: bool) -> bool:
+    """Slots of level + 1: those of `level` with row axis `level` fixed at group g; equal scopes are added up."""
+    used = b.level_at[level + 1]
+    count = 0
+    cells = b.cells
+    n_groups = b.group_n[b.row_axis[level]]
+    for i in range(b.n_slots[level]):
+        mask = b.slot_mask[level, i]
+        at = b.slot_at[level, i]
+        size = b.slot_size[level, i]
+        if mask >> level & 1:
+            mask ^= 1 << level
+            size //= n_groups
+            at += g * size
+        twin = -1
+        for j in range(count):
+            if b.slot_mask[level + 1, j] == mask:
+                twin = j
+        if twin < 0:
+            b.slot_mask[level + 1, count] = mask
+            b.slot_at[level + 1, count] = at
+            b.slot_size[level + 1, count] = size
+            b.owned[level + 1, count] = False
+            count += 1
+            continue
+        old = b.slot_at[level + 1, twin]
+        if b.owned[level + 1, twin]:
+            into, term = cells[old : old + size], cells[at : at + size]
+            for c in range(size):
+                into[c] += term[c]
+            if exact:
+                for c in range(size):
+                    b.rests[old + c] += b.rests[at + c]
+        else:
+            if used + size > b.level_at[level + 2]:
+                return False
+            into, one, two = cells[used : used + size], cells[old : old + size], cells[at : at + size]
+            for c in range(size):
+                into[c] = one[c] + two[c]
+            if exact:
+                for c in range(size):
+                    b.rests[used + c] = b.rests[old + c] + b.rests[at + c]
+            b.slot_at[level + 1, twin] = used
+            b.owned[level + 1, twin] = True
+            used += size
+    b.n_slots[level + 1] = count
+    return True
+
+
+@kernel
+def write_bitmaps(
+    b: Brick, levels: Levels, offsets: npt.NDArray[np.int64], rests: npt.NDArray[np.int64], n: int
+) -> bool:
+    """Fix one row axis after the other; on the last one write the signs of every offset."""
+    n_rows = b.info[0]
+    if n_rows <= 1:
+        _write_rows(b, levels, 0, 0, offsets, rests, n)
+        return True
+    row = 0
+    level = 0
+    b.place[0] = 0
+    while level >= 0:
+        if b.place[level] == b.group_n[b.row_axis[level]]:
+            level -= 1
+            if level >= 0:
+                b.place[level] += 1
+            continue
+        if not _fix_axis(b, level, b.place[level], levels.fuzz > 0):
+            return False
+        if level == n_rows - 2:
+            _write_rows(b, levels, level + 1, row, offsets, rests, n)
+            row += b.group_n[b.row_axis[n_rows - 1]]
+            b.place[level] += 1
+        else:
+            level += 1
+            b.place[level] = 0
+    return True
+
+
+@inlined
+def _sign(total: int, rest: int, limit: int, limit_rest: int, fuzz: int) -> int:
+    """The sign of F - limit, exactly: near the limit the difference is small, so its residue modulo 2**64 is itself."""
+    if total < limit - fuzz:
+        return -1
+    if total > limit + fuzz:
+        return 1
+    difference = rest - limit_rest
+    return -1 if difference < 0 else (1 if difference > 0 else 0)
+
+
+@kernel
+def _write_exact_row(b: Brick, levels: Levels, row: int, here: np.int64, here_rest: np.int64, offsets: npt.NDArray[np.int64],
+                     rests: npt.NDArray[np.int64], n: int) -> None:  # fmt: skip
+    """The signs of one row where the sums are compared by value and residue."""
+    for k in range(n):
+        neg, pos, sure_pos, sure_neg = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+        for z in range(b.info[5]):
+            total = here + offsets[k] + b.line[z]
+            rest = here_rest + rests[k] + b.line_rest[z]
+            if _sign(total, rest, levels.neg, levels.neg_rest, levels.fuzz) <= 0:
+                neg |= b.bit[z]
+            if levels.simple:
+                continue
+            if _sign(total, rest, levels.pos, levels.pos_rest, levels.fuzz) >= 0:
+                pos |= b.bit[z]
+            if _sign(total, rest, levels.conf_pos, levels.conf_pos_rest, levels.fuzz) >= 0:
+                sure_pos |= b.bit[z]
+            if _sign(total, rest, levels.conf_neg, levels.conf_neg_rest, levels.fuzz) <= 0:
+                sure_neg |= b.bit[z]
+        b.neg[k, row] = np.uint64(neg)
+        if not levels.simple:
+            b.pos[k, row] = np.uint64(pos)
+            b.sure_pos[k, row] = np.uint64(sure_pos)
+            b.sure_neg[k, row] = np.uint64(sure_neg)
+
+
+@kernel
+def _write_rows(b: Brick, levels: Levels, level: int, row: int, offsets: npt.NDArray[np.int64],
+                rests: npt.NDArray[np.int64], n: int) -> None:  # fmt: skip
+    """The signs along the last row axis and the bits' axis, for every offset."""
+    n_z = b.info[5]
+    cells = b.cells
+    scalar, column, vector, plane = -1, -1, -1, -1
+    for i in range(b.n_slots[level]):
+        mask, at = b.slot_mask[level, i], b.slot_at[level, i]
+        if mask == 0:
+            scalar = at
+        elif mask == Z_BIT:
+            vector = at
+        elif mask & Z_BIT:
+            plane = at
+        else:
+            column = at
+    n_y = b.group_n[b.row_axis[level]] if level < b.info[0] else 1
+    line, bit = b.line[:n_z], b.bit[:n_z]
+    constant = cells[scalar] if scalar >= 0 else np.int64(0)
+    for y in range(n_y):
+        here = constant + (cells[column + y] if column >= 0 else np.int64(0))
+        if vector >= 0 and plane >= 0:
+            one, two = cells[vector : vector + n_z], cells[plane + y * n_z : plane + (y + 1) * n_z]
+            for z in range(n_z):
+                line[z] = one[z] + two[z]
+        elif vector >= 0 or plane >= 0:
+            begin = vector if vector >= 0 else plane + y * n_z
+            one = cells[begin : begin + n_z]
+            for z in range(n_z):
+                line[z] = one[z]
+        else:
+            for z in range(n_z):
+                line[z] = 0
+        if levels.fuzz > 0:
+            rest = b.rests[scalar] if scalar >= 0 else np.int64(0)
+            rest += b.rests[column + y] if column >= 0 else np.int64(0)
+            for z in range(n_z):
+                part = b.rests[vector + z] if vector >= 0 else np.int64(0)
+                b.line_rest[z] = part + (b.rests[plane + y * n_z + z] if plane >= 0 else np.int64(0))
+            _write_exact_row(b, levels, row + y, here, rest, offsets, rests, n)
+            continue
+        for k in range(n):
+            total = here + offsets[k]
+            limit = levels.neg - total + 1
+            word = np.int64(0)
+            for z in range(n_z):  # the sign of line - limit, spread over the word: set where F <= neg
+                word |= ((line[z] - limit) >> 63) & bit[z]
+            b.neg[k, row + y] = np.uint64(word)
+            if levels.simple:
+                continue
+            word = np.int64(0)
+            limit = levels.pos - total
+            for z in range(n_z):
+                word |= ~((line[z] - limit) >> 63) & bit[z]
+            b.pos[k, row + y] = np.uint64(word)
+            word = np.int64(0)
+            limit = levels.conf_pos - total
+            for z in range(n_z):
+                word |= ~((line[z] - limit) >> 63) & bit[z]
+            b.sure_pos[k, row + y] = np.uint64(word)
+            word = np.int64(0)
+            limit = levels.conf_neg - total + 1
+            for z in range(n_z):
+                word |= ((line[z] - limit) >> 63) & bit[z]
+            b.sure_neg[k, row + y] = np.uint64(word)
