@@ -187,4 +187,10 @@ def make_tester(
         if key not in known:
             raise EngineError(f"tester '{name}': option '{key}' is unknown; options are {', '.join(known)}")
     made: Tester = cls(cls.Options(**(options or {})), batch=batch, variant=variant)
+    for module in made.needs:
+        try:
+            importlib.import_module(module)
+        except ImportError:
+            library = module.partition(".")[0]
+            raise EngineError(f"tester '{name}' needs {library}: pip install boxqte[testers]") from None
     return made

@@ -18,6 +18,7 @@ class AFT:
     """Learns a decision tree and samples from pairs of leaves that differ in the sensitive attribute (AFT)."""
 
     name = "aft"
+    needs = ("sklearn.tree",)
 
     @dataclass(frozen=True)
     class Options:
@@ -27,10 +28,10 @@ class AFT:
         """Random inputs that the first tree of a start is fitted on."""
         max_leaves: int = 1000
         """The most leaves of a tree."""
-        pairs: int = 100
-        """The most leaf pairs of a round."""
-        tries: int = 10_000
-        """The most leaf pairs that a round looks at."""
+        pairs: int | None = None
+        """The most leaf pairs of a round; none: 100 as published, and 2000 in batch mode, where a fit costs more."""
+        tries: int | None = None
+        """The most leaf pairs that a round looks at; none: 10,000 as published, and 200,000 in batch mode."""
         samples: int = 100
         """The most samples from a pair."""
         mistakes: int = 10
@@ -76,7 +77,7 @@ class AFT:
     def leaf_pairs(self, session: Session, tree: BoxTree) -> tuple[IntArray, IntArray]:
         """Leaves on different sides of a test on S that predict different labels and meet on all other attributes."""
         at, rng = session.at, session.rng
-        left, right = draw_leaf_pairs(tree, at.sensitive, rng, self.options.tries)
+        left, right = draw_leaf_pairs(tree, at.sensitive, rng, self.options.tries or (200_000 if self.batch else 10_000))
         others = at.others
         low = np.maximum(tree.low[left][:, others], tree.low[right][:, others])
         high = np.minimum(tree.high[left][:, others], tree.high[right][:, others])
@@ -85,7 +86,7 @@ class AFT:
         # An interval of S may be empty where truncation (faithful) moved an end.
         real = (tree.low[left, s] <= tree.high[left, s]) & (tree.low[right, s] <= tree.high[right, s])
         keep = np.flatnonzero((tree.label[left] != tree.label[right]) & (low <= high).all(axis=1) & apart & real)
-        keep = keep[: self.options.pairs]
+        keep = keep[: self.options.pairs or (2000 if self.batch else 100)]
         return left[keep], right[keep]
 
     def _draw(self, session: Session, tree: BoxTree, left: IntArray, right: IntArray) -> tuple[FloatArray, FloatArray]:

@@ -19,6 +19,7 @@ class ExpGA:
     """Seeds in which the sensitive attribute matters by explanation, then a genetic search from them (ExpGA)."""
 
     name = "expga"
+    needs: tuple[str, ...] = ()
 
     @dataclass(frozen=True)
     class Options:
@@ -94,9 +95,14 @@ class ExpGA:
             return np.concatenate([self._evaluate_one(session, row[None]) for row in x])
         at, values = session.at, session.at.values
         session.tests += len(x)
-        labels = session.labels(x)
         rows = at.with_sensitive(np.repeat(x, len(values), axis=0), np.tile(values, len(x)))
-        flips = session.labels(rows).reshape(len(x), -1) != labels[:, None]
+        answers = session.labels(rows).reshape(len(x), -1)
+        own = np.rint(x[:, at.sensitive] - values[0]).astype(np.int64)
+        if (own >= 0).all():
+            labels = answers[np.arange(len(x)), own]
+        else:  # faithful: 0 outside the domain
+            labels = session.labels(x)
+        flips = answers != labels[:, None]
         new = np.zeros(len(x), bool)
         idi = np.flatnonzero(flips.any(axis=1))
         if len(idi):

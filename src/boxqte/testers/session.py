@@ -43,6 +43,8 @@ class Tester(Protocol):
     """What every tester provides: a class with frozen `Options`, made with them, that searches within a session."""
 
     name: str
+    needs: tuple[str, ...]
+    """Modules of other libraries; imported before the clock starts."""
     batch: bool
 
     def search(self, session: Session) -> None:
@@ -179,7 +181,7 @@ class Session:
             open_rows = np.flatnonzero(np.isnan(partner) & (asked > start))
             if not len(open_rows):
                 break
-            wave = order[open_rows, start : start + step]
+            wave = order[open_rows, start : min(start + step, int(asked.max()))]
             width = wave.shape[1]
             values = at.values[wave]
             rows = at.with_sensitive(np.repeat(x[open_rows], width, axis=0), values.ravel())

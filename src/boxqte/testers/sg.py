@@ -11,7 +11,7 @@ import numpy as np
 
 from boxqte.testers.coordinates import Coordinates, FloatArray
 from boxqte.testers.session import Session
-from boxqte.testers.trees import BoxTree, Condition, sklearn_part
+from boxqte.testers.trees import BoxTree, Condition
 from boxqte.testers.variants import Variant
 
 SEED_RANK = 5.0
@@ -23,6 +23,7 @@ class SymbolicGeneration:
     """Explains inputs by decision trees and negates the tests on their paths (SG)."""
 
     name = "sg"
+    needs = ("sklearn.tree", "sklearn.cluster")
 
     @dataclass(frozen=True)
     class Options:
@@ -72,10 +73,11 @@ class SymbolicGeneration:
 
     def _seeds(self, session: Session, data: FloatArray) -> list[FloatArray]:
         """Rows of the data, one of each cluster in turn."""
+        from sklearn.cluster import KMeans
+
         options = self.options
         n = min(options.clusters, len(np.unique(data, axis=0)))
-        cluster = sklearn_part("cluster", "KMeans")(n, n_init=1, random_state=int(session.rng.integers(2**31)))
-        of_row = cluster.fit_predict(data)
+        of_row = KMeans(n, n_init=1, random_state=int(session.rng.integers(2**31))).fit_predict(data)
         groups = [session.rng.permutation(np.flatnonzero(of_row == c)) for c in range(n)]
         turns = range(max(len(g) for g in groups))
         order = [g[i] for i in turns for g in groups if i < len(g)]

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from boxqte.errors import EngineError
 from boxqte.testers.coordinates import FloatArray
 from boxqte.testers.pair_solver import Demands
 from boxqte.testers.session import Session
@@ -17,10 +16,8 @@ class SMTPairs:
     """Two copies of the tree's paths as implications: equal off S, different on S, different labels."""
 
     def __init__(self, session: Session, tree: BoxTree):
-        try:
-            import z3
-        except ImportError:
-            raise EngineError("the faithful variant of VBT needs z3: pip install boxqte[testers]") from None
+        import z3
+
         self.z3: Any = z3
         self.session = session
         at = session.at

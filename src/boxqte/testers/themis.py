@@ -14,6 +14,7 @@ class Themis:
     """Draws inputs at random and tries their other sensitive values (Themis)."""
 
     name = "themis"
+    needs: tuple[str, ...] = ()
 
     @dataclass(frozen=True)
     class Options:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from boxqte.errors import EngineError
 from boxqte.testers.coordinates import Coordinates, FloatArray, IntArray
 
 
@@ -22,16 +21,6 @@ class Condition(NamedTuple):
 
     def negated(self) -> Condition:
         return Condition(self.feature, not self.at_most, self.threshold, 1 - self.confidence)
-
-
-def sklearn_part(module: str, name: str) -> Any:
-    """A class of scikit-learn, which only the testers that learn need."""
-    import importlib
-
-    try:
-        return getattr(importlib.import_module(f"sklearn.{module}"), name)
-    except ImportError:
-        raise EngineError("this tester needs scikit-learn: pip install boxqte[testers]") from None
 
 
 class BoxTree:
@@ -57,9 +46,10 @@ class BoxTree:
         truncate: bool = False,
     ):
         """`truncate` cuts thresholds off towards 0 instead of down, the published AFT's error on negative values."""
-        fitted = sklearn_part("tree", "DecisionTreeClassifier")(
-            criterion=criterion, max_leaf_nodes=max_leaves, random_state=seed
-        ).fit(x, labels)
+        from sklearn.tree import DecisionTreeClassifier
+
+        learner = DecisionTreeClassifier(criterion=criterion, max_leaf_nodes=max_leaves, random_state=seed)
+        fitted = learner.fit(x, labels)
         tree = fitted.tree_
         self.at = at
         self._tree = tree

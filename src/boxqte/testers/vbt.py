@@ -13,7 +13,7 @@ from boxqte.testers.session import Session
 from boxqte.testers.trees import BoxTree
 from boxqte.testers.variants import Variant
 
-STARTS = 64  # solutions that a round of batch mode starts from
+STARTS = 256  # solutions that a round of batch mode starts from
 
 
 class Solver(Protocol):
@@ -26,6 +26,7 @@ class VBT:
     """Solves for pairs on a decision tree and prunes the solutions, one demand at a time (VBT)."""
 
     name = "vbt"
+    needs: tuple[str, ...] = ("sklearn.tree",)
 
     @dataclass(frozen=True)
     class Options:
@@ -36,12 +37,14 @@ class VBT:
         idle_rounds: int = 5
         """Rounds without a new candidate after which the search is over."""
         starts: int | None = None
-        """Solutions that a round starts from; none: one, and 64 in batch mode."""
+        """Solutions that a round starts from; none: one, and 256 in batch mode."""
 
     def __init__(self, options: Options | None = None, *, batch: bool = True, variant: Variant = "fixed"):
         self.options = options or self.Options()
         self.batch = batch
         self.variant = variant
+        if variant == "faithful":
+            self.needs = (*self.needs, "z3")
 
     def search(self, session: Session) -> None:
         """Fit, solve, ask, refit. Ends when the tree has no pair, or nothing new comes of it."""

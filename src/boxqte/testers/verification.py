@@ -62,8 +62,8 @@ def _model_rows(box: BlackBox, space: Space, table: pd.DataFrame) -> FloatArray 
         if i not in box.codes:
             columns.append(column.to_numpy(np.float64)[:, None])
             continue
-        codes: dict[Any, FloatArray] = dict(zip(a.values, box.codes[i]))
-        absent = np.full(len(a.columns), np.nan)
-        columns.append(np.array([absent if missing else codes[value]
-                                 for value, missing in zip(column.tolist(), column.isna().tolist())]))  # fmt: skip
+        of_value = dict(zip(a.values, box.codes[i]))
+        number, distinct = pd.factorize(column, use_na_sentinel=True)  # -1, the last row, is a missing value
+        codes = [of_value[value] for value in distinct.tolist()]
+        columns.append(np.array([*codes, np.full(len(a.columns), np.nan)])[number])
     return np.concatenate(columns, axis=1)
