@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from boxqte.quantification import quantify
     from boxqte.result import Quantification, Status
     from boxqte.space import Attribute, Histogram, Space
+    from boxqte.testers import find_idis
 
 # name -> module; resolved on first use, so that `import boxqte` and `boxqte --help` stay quick
 _WHERE = {
@@ -38,6 +39,7 @@ _WHERE = {
     "SpaceError": "errors",
     "Status": "result",
     "TreeEnsemble": "ensemble",
+    "find_idis": "testers",
     "load_model": "importers",
     "quantify": "quantification",
 }
@@ -58,6 +60,7 @@ __all__ = [
     "Status",
     "TreeEnsemble",
     "__version__",
+    "find_idis",
     "load_model",
     "quantify",
 ]

@@ -8,17 +8,17 @@ import numpy as np
 
 from boxqte.testers.coordinates import BoolArray, FloatArray, IntArray
 from boxqte.testers.session import Session
+from boxqte.testers.tester import Tester
 from boxqte.testers.trees import BoxTree
-from boxqte.testers.variants import Variant
 
 FRUITLESS = 20  # restarts without a test, after which a run without time limit ends
 
 
-class AFT:
+class AFT(Tester):
     """Learns a decision tree and samples from pairs of leaves that differ in the sensitive attribute (AFT)."""
 
     name = "aft"
-    needs = ("sklearn.tree",)
+    options: Options
 
     @dataclass(frozen=True)
     class Options:
@@ -39,10 +39,8 @@ class AFT:
         idle_rounds: int = 5
         """Start anew after so many rounds in which the tree made no mistake."""
 
-    def __init__(self, options: Options | None = None, *, batch: bool = True, variant: Variant = "fixed"):
-        self.options = options or self.Options()
-        self.batch = batch
-        self.variant = variant
+    def needs(self) -> tuple[str, ...]:
+        return ("sklearn.tree",)
 
     def search(self, session: Session) -> None:
         """Start again and again with fresh points."""
@@ -77,7 +75,9 @@ class AFT:
     def leaf_pairs(self, session: Session, tree: BoxTree) -> tuple[IntArray, IntArray]:
         """Leaves on different sides of a test on S that predict different labels and meet on all other attributes."""
         at, rng = session.at, session.rng
-        left, right = draw_leaf_pairs(tree, at.sensitive, rng, self.options.tries or (200_000 if self.batch else 10_000))
+        left, right = draw_leaf_pairs(
+            tree, at.sensitive, rng, self.options.tries or (200_000 if self.batch else 10_000)
+        )
         others = at.others
         low = np.maximum(tree.low[left][:, others], tree.low[right][:, others])
         high = np.minimum(tree.high[left][:, others], tree.high[right][:, others])
@@ -151,9 +151,7 @@ class AFT:
 _Points = tuple[FloatArray, IntArray]
 
 
-def draw_leaf_pairs(
-    tree: BoxTree, sensitive: int, rng: np.random.Generator, tries: int
-) -> tuple[IntArray, IntArray]:
+def draw_leaf_pairs(tree: BoxTree, sensitive: int, rng: np.random.Generator, tries: int) -> tuple[IntArray, IntArray]:
     """Pairs of a leaf left and a leaf right of a test on the sensitive attribute, in random order; all if few enough."""
     nodes = np.flatnonzero((tree.left >= 0) & (tree.feature == sensitive))
     lefts, rights = tree.left[nodes], tree.right[nodes]

@@ -44,7 +44,9 @@ class Coordinates:
         if not isinstance(sensitive, str):
             raise PropertyError(f"sensitive: a tester takes the name of one attribute, found {sensitive!r}")
         if sensitive not in space.names:
-            raise PropertyError(f"sensitive: '{sensitive}' is not an attribute; attributes are {', '.join(space.names)}")
+            raise PropertyError(
+                f"sensitive: '{sensitive}' is not an attribute; attributes are {', '.join(space.names)}"
+            )
         self.space = space
         self.sensitive = space.names.index(sensitive)
         self.others = np.array([i for i in range(len(space)) if i != self.sensitive], np.int64)
@@ -149,7 +151,7 @@ class Coordinates:
         if a.name in frame.columns:
             given: list[Any] = frame[a.name].tolist()
         elif all(c in frame.columns for c in a.columns) and a.codes is not None:
-            by_codes = {row: v for row, v in zip(a.codes, a.values)}
+            by_codes = dict(zip(a.codes, a.values))
             given = [by_codes.get(row) for row in map(tuple, frame[list(a.columns)].to_numpy(np.float64).tolist())]
         else:
             raise SpaceError(f"{where}: there is no column '{a.name}'")
@@ -163,15 +165,13 @@ class Coordinates:
                                 for v, m in zip(given, missing)])  # fmt: skip
         except (KeyError, ValueError, TypeError) as error:
             raise SpaceError(f"{where}: {str(error).splitlines()[0]} is not in its domain") from None
-        if missing.any():
-            if a.missing is None:
-                raise SpaceError(f"{where}: a value is missing, and the space declares no missing value for it")
-            out[missing] = self._absent[i]
-        low, high = self.low[i], self.high[i]
-        wrong = (out < low) | (out > high) | (self.integral[i] & (out != np.rint(out)))
+        wrong = (out < self.low[i]) | (out > self._present[i]) | (self.integral[i] & (out != np.rint(out)))
+        wrong &= ~missing
         if wrong.any():
             raise SpaceError(f"{where}: {out[wrong][0]:g} is not in its domain")
-        return out
+        if missing.any() and a.missing is None:
+            raise SpaceError(f"{where}: a value is missing, and the space declares no missing value for it")
+        return np.where(missing, self._absent[i], out)
 
 
 def _ends(a: Attribute) -> tuple[float, float]:

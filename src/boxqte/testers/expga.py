@@ -9,17 +9,17 @@ import numpy as np
 from boxqte.testers.coordinates import FloatArray
 from boxqte.testers.lime import Explainer
 from boxqte.testers.session import Session
-from boxqte.testers.variants import Variant
+from boxqte.testers.tester import Tester
 
 EMPTY_SLICE = 0.71  # how often the published crossover copies nothing
 FRUITLESS = 20  # rounds of sampling without a seed, after which a run without time limit ends
 
 
-class ExpGA:
+class ExpGA(Tester):
     """Seeds in which the sensitive attribute matters by explanation, then a genetic search from them (ExpGA)."""
 
     name = "expga"
-    needs: tuple[str, ...] = ()
+    options: Options
 
     @dataclass(frozen=True)
     class Options:
@@ -39,11 +39,6 @@ class ExpGA:
         """The probability that an input takes a slice of attributes from another."""
         mutation: float = 0.05
         """The probability that an attribute is drawn anew."""
-
-    def __init__(self, options: Options | None = None, *, batch: bool = True, variant: Variant = "fixed"):
-        self.options = options or self.Options()
-        self.batch = batch
-        self.variant = variant
 
     def search(self, session: Session) -> None:
         """Find seeds, then breed."""

@@ -81,7 +81,7 @@ class Findings:
         if len(self) < 2:
             return None
         rest = self.idis.drop(columns=self.sensitive)
-        codes = np.column_stack([pd.factorize(rest[name])[0] for name in rest] or [np.zeros(len(self))])
+        codes = np.column_stack([pd.factorize(rest[name])[0] for name in rest] or [np.zeros(len(self), np.int64)])
         rng = np.random.default_rng(0)
         one = rng.integers(0, len(self), PAIRS)
         two = (one + rng.integers(1, len(self), PAIRS)) % len(self)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -37,19 +37,6 @@ class Progress:
     def rate(self) -> float:
         """IDIs a second."""
         return self.idis / self.seconds if self.seconds > 0 else 0.0
-
-
-class Tester(Protocol):
-    """What every tester provides: a class with frozen `Options`, made with them, that searches within a session."""
-
-    name: str
-    needs: tuple[str, ...]
-    """Modules of other libraries; imported before the clock starts."""
-    batch: bool
-
-    def search(self, session: Session) -> None:
-        """Search until `Spent` is raised, or return if there is nothing left to try."""
-        ...
 
 
 class Session:

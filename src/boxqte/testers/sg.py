@@ -11,19 +11,19 @@ import numpy as np
 
 from boxqte.testers.coordinates import Coordinates, FloatArray
 from boxqte.testers.session import Session
+from boxqte.testers.tester import Tester
 from boxqte.testers.trees import BoxTree, Condition
-from boxqte.testers.variants import Variant
 
 SEED_RANK = 5.0
 LOCAL_RANK = 2.0  # an IDI of at most this rank came from an IDI by one changed attribute
 STAND_IN = 10_000  # inputs drawn from the space where there is no data
 
 
-class SymbolicGeneration:
+class SymbolicGeneration(Tester):
     """Explains inputs by decision trees and negates the tests on their paths (SG)."""
 
     name = "sg"
-    needs = ("sklearn.tree", "sklearn.cluster")
+    options: Options
 
     @dataclass(frozen=True)
     class Options:
@@ -42,10 +42,8 @@ class SymbolicGeneration:
         queue: int = 200_000
         """The most inputs that wait; beyond it the worse half is dropped."""
 
-    def __init__(self, options: Options | None = None, *, batch: bool = True, variant: Variant = "fixed"):
-        self.options = options or self.Options()
-        self.batch = batch
-        self.variant = variant  # the published code has no error that changes counts: both variants are the same
+    def needs(self) -> tuple[str, ...]:
+        return ("sklearn.tree", "sklearn.cluster")
 
     def search(self, session: Session) -> None:
         """Test the best inputs in the queue, put their children into it, repeat."""

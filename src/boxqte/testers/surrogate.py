@@ -10,22 +10,23 @@ from typing import Any, Literal
 
 import numpy as np
 
-from boxqte.importers import load_model
 from boxqte.space import Attribute, Space
 from boxqte.testers.coordinates import Coordinates, FloatArray, IntArray
 from boxqte.testers.session import Session
-from boxqte.testers.surrogate_pairs import Pairs, Predict
-from boxqte.testers.variants import Variant
+from boxqte.testers.surrogate_pairs import Margin, Pairs
+from boxqte.testers.tester import Tester
 
 FRUITLESS = 20  # rounds without a pair, after which a run without time limit ends
+STILL_NEW = 0.5  # of the flips must be new, or the places that the surrogate is sure of are used up
 QUANTIFY_SHARE = 0.1  # of the time may go into bounds on the surrogate's fairness
 QUANTIFY_NODES = 20_000  # the same limit for runs that must repeat exactly
 
 
-class Surrogate:
+class Surrogate(Tester):
     """Fits a tree ensemble to the model's answers, quantifies it, and tests the inputs that it treats unfairly."""
 
     name = "surrogate"
+    options: Options
 
     @dataclass(frozen=True)
     class Options:
@@ -33,9 +34,9 @@ class Surrogate:
 
         library: Literal["xgboost", "lightgbm"] = "xgboost"
         """What the surrogate is fitted with."""
-        points: int = 10_000
+        points: int = 20_000
         """Random inputs that the first surrogate is fitted on."""
-        trees: int = 50
+        trees: int = 100
         """Trees of the surrogate."""
         depth: int = 4
         """Their depth."""
@@ -43,21 +44,25 @@ class Surrogate:
         """Tests from the first surrogate; each later one gives twice as many, up to `largest`."""
         largest: int = 200_000
         """The most tests from one surrogate."""
-        mistakes: int = 20_000
-        """The most mistakes that are remembered, and learnt from, a round."""
-        keep: int = 60_000
-        """The most inputs that a surrogate is fitted on; the oldest mistakes go first."""
+        learn: int = 20_000
+        """The most answers of a round that the next surrogate learns from: mistakes first, then others."""
+        keep: int = 100_000
+        """The most answers that a surrogate is fitted on; beyond it a random part of them."""
         quantify: bool = True
         """Bound the surrogate's fairness with the box engine, for the result's details."""
 
-    def __init__(self, options: Options | None = None, *, batch: bool = True, variant: Variant = "fixed"):
-        self.options = options or self.Options()
-        self.batch = batch
-        self.variant = variant  # nothing is published, so there is nothing to be faithful to
-
-    @property
     def needs(self) -> tuple[str, ...]:
         return (self.options.library,)
+
+    def prepare(self) -> None:
+        """Also load the box engine's kernels, which takes seconds (and minutes the first time ever)."""
+        super().prepare()
+        if self.options.quantify:
+            from boxqte.examples import loan_ensemble, loan_space
+            from boxqte.properties import Fairness
+            from boxqte.quantification import quantify
+
+            quantify(loan_ensemble(), loan_space(), Fairness("race"))
 
     def search(self, session: Session) -> None:
         """Fit, quantify, sample, ask, learn from the mistakes, repeat."""
@@ -74,10 +79,10 @@ class Surrogate:
             wrong, truth = np.zeros((0, len(at))), np.zeros(0, np.int64)
             if (labels != majority).any():
                 model = self._fit(session, x, labels != majority)
-                predict = _predictor(model, at)
+                margin = _margin(model, at)
                 if options.quantify and (not session.timed or quantifying < QUANTIFY_SHARE * session.seconds):
                     quantifying += self._quantify(session, model)
-                wrong, truth = self._round(session, pairs, predict, majority, samples)
+                wrong, truth = self._round(session, pairs, margin, majority, samples)
             if not pairs.found:  # the surrogate is fair, or nearly: look elsewhere
                 fruitless += 1
                 wrong = at.draw(session.rng, options.points)
@@ -85,38 +90,49 @@ class Surrogate:
             else:
                 fruitless = 0
                 samples = min(2 * samples, options.largest)
-            x, labels = _remember(x, labels, wrong, truth, options.points, options.keep)
+            x, labels = np.concatenate([x, wrong]), np.concatenate([labels, truth])
+            if len(x) > options.keep:
+                kept = session.rng.choice(len(x), options.keep, replace=False)
+                x, labels = x[kept], labels[kept]
 
-    def _round(self, session: Session, pairs: Pairs, predict: Predict, majority: int, samples: int) -> tuple[Any, Any]:
-        """Test pairs from one surrogate; the points that it predicts wrongly, and their labels."""
+    def _round(
+        self, session: Session, pairs: Pairs, margin: Margin, majority: int, samples: int
+    ) -> tuple[FloatArray, IntArray]:
+        """Test pairs from one surrogate; answers to learn from.
+
+        Mistakes come first. Answers that the surrogate got right are learnt too: mistakes alone would teach it that
+        whatever it believes of these places is wrong.
+        """
+        before, raw = session.idis, session.raw
+        asked, answers, mistaken = [np.zeros((0, len(session.at)))], [np.zeros(0, np.int64)], [np.zeros(0, bool)]
+        for one, two, guess in pairs.draw(margin, samples if self.batch else 1000):
+            step = len(one) if self.batch else 1
+            for start in range(0, len(one), step):
+                rows = slice(start, start + session.room(step))
+                both, labels = self._ask(session, one[rows], two[rows])
+                asked.append(both)
+                answers.append(labels)
+                mistaken.append((labels != majority) != np.concatenate([guess[rows], ~guess[rows]]))
+        x, labels, wrong = np.concatenate(asked), np.concatenate(answers), np.concatenate(mistaken)
+        if len(x):
+            session.details["agreement"] = 1 - float(wrong.mean())
+            pairs.sure = session.idis - before > (session.raw - raw) * STILL_NEW
+        learn = np.argsort(session.rng.random(len(x)) - wrong)[: self.options.learn]
+        return x[learn], labels[learn]
+
+    def _ask(self, session: Session, x: FloatArray, y: FloatArray) -> tuple[FloatArray, IntArray]:
+        """Ask the true model about pairs, and about other sensitive values where a pair does not flip."""
         s = session.at.sensitive
-        wrong: list[FloatArray] = []
-        truth: list[IntArray] = []
-        asked = mistakes = 0
-        for one, two, guess in pairs.draw(predict, samples if self.batch else 1000):
-            for start in range(0, len(one), len(one) if self.batch else 1):
-                n = session.room(len(one) if self.batch else 1)
-                x, y = one[start : start + n], two[start : start + n]
-                session.tests += len(x)
-                both = np.concatenate([x, y])
-                labels = session.each_label(both)
-                first, second = labels[: len(x)], labels[len(x) :]
-                differ = first != second
-                if differ.any():
-                    session.found(x[differ], y[differ, s])
-                if len(session.at.values) > 2 and not differ.all():
-                    session.flips(x[~differ], first[~differ], y[~differ, s])
-                guesses = guess[start : start + n]
-                mistaken = (labels != majority) != np.concatenate([guesses, ~guesses])
-                asked += len(both)
-                mistakes += int(mistaken.sum())
-                wrong.append(both[mistaken])
-                truth.append(labels[mistaken])
-        if asked:
-            session.details["agreement"] = 1 - mistakes / asked
-        if not wrong:
-            return np.zeros((0, len(session.at))), np.zeros(0, np.int64)
-        return np.concatenate(wrong)[: self.options.mistakes], np.concatenate(truth)[: self.options.mistakes]
+        session.tests += len(x)
+        both = np.concatenate([x, y])
+        labels = session.each_label(both)
+        first, second = labels[: len(x)], labels[len(x) :]
+        differ = first != second
+        if differ.any():
+            session.found(x[differ], y[differ, s])
+        if len(session.at.values) > 2 and not differ.all():
+            session.flips(x[~differ], first[~differ], y[~differ, s])
+        return both, labels
 
     def _fit(self, session: Session, x: FloatArray, target: Any) -> Any:
         options = self.options
@@ -162,24 +178,15 @@ def coordinate_space(at: Coordinates) -> Space:
     return Space(replace(simple(a), name=f"x{i}", columns=(f"x{i}",)) for i, a in enumerate(at.space))
 
 
-def _predictor(model: Any, at: Coordinates) -> Predict:
-    """The surrogate's answers to rows of coordinates, by its own library."""
-    native = load_model(model).native
-    assert native is not None  # the library has just fitted it
-    return lambda x: native(at.matrix(x, {})).astype(bool)
+def _margin(model: Any, at: Coordinates) -> Margin:
+    """The surrogate's margins for rows of coordinates, by its own library: above 0 is not the most frequent label."""
+    if hasattr(model, "get_booster"):
+        booster = model.get_booster()
+        return lambda x: np.asarray(booster.inplace_predict(at.matrix(x, {}), predict_type="margin"), np.float64)
+    return lambda x: np.asarray(model.booster_.predict(at.matrix(x, {}), raw_score=True), np.float64)
 
 
 def _majority(labels: IntArray) -> int:
     """The most frequent label: a surrogate tells it from all others, so that models of several classes can be tested."""
     values, counts = np.unique(labels, return_counts=True)
     return int(values[counts.argmax()])
-
-
-def _remember(
-    x: FloatArray, labels: IntArray, wrong: FloatArray, truth: IntArray, points: int, keep: int
-) -> tuple[FloatArray, IntArray]:
-    """The random points that the first surrogate was fitted on, and the latest mistakes."""
-    x, labels = np.concatenate([x, wrong]), np.concatenate([labels, truth])
-    drop = max(len(x) - keep, 0)
-    rows = np.r_[: min(points, len(x)), points + drop : len(x)] if drop else np.arange(len(x))
-    return x[rows], labels[rows]

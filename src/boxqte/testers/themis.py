@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 from boxqte.testers.session import Session
-from boxqte.testers.variants import Variant
+from boxqte.testers.tester import Tester
 
 
-class Themis:
+class Themis(Tester):
     """Draws inputs at random and tries their other sensitive values (Themis)."""
 
     name = "themis"
-    needs: tuple[str, ...] = ()
+    options: Options
 
     @dataclass(frozen=True)
     class Options:
@@ -28,11 +28,6 @@ class Themis:
         """Half of its width."""
         largest_batch: int = 16384
         """The most inputs that are tested at once."""
-
-    def __init__(self, options: Options | None = None, *, batch: bool = True, variant: Variant = "fixed"):
-        self.options = options or self.Options()
-        self.batch = batch
-        self.variant = variant
 
     def search(self, session: Session) -> None:
         """Draw and test until the budget is spent, or until the causal score is known well enough."""

@@ -10,8 +10,8 @@ import numpy as np
 from boxqte.testers.coordinates import FloatArray, IntArray
 from boxqte.testers.pair_solver import Demands, PairSolver
 from boxqte.testers.session import Session
+from boxqte.testers.tester import Tester
 from boxqte.testers.trees import BoxTree
-from boxqte.testers.variants import Variant
 
 STARTS = 256  # solutions that a round of batch mode starts from
 
@@ -22,11 +22,11 @@ class Solver(Protocol):
     def solve(self, demands: Demands) -> tuple[FloatArray, FloatArray]: ...
 
 
-class VBT:
+class VBT(Tester):
     """Solves for pairs on a decision tree and prunes the solutions, one demand at a time (VBT)."""
 
     name = "vbt"
-    needs: tuple[str, ...] = ("sklearn.tree",)
+    options: Options
 
     @dataclass(frozen=True)
     class Options:
@@ -39,12 +39,8 @@ class VBT:
         starts: int | None = None
         """Solutions that a round starts from; none: one, and 256 in batch mode."""
 
-    def __init__(self, options: Options | None = None, *, batch: bool = True, variant: Variant = "fixed"):
-        self.options = options or self.Options()
-        self.batch = batch
-        self.variant = variant
-        if variant == "faithful":
-            self.needs = (*self.needs, "z3")
+    def needs(self) -> tuple[str, ...]:
+        return ("sklearn.tree", "z3") if self.variant == "faithful" else ("sklearn.tree",)
 
     def search(self, session: Session) -> None:
         """Fit, solve, ask, refit. Ends when the tree has no pair, or nothing new comes of it."""
@@ -114,5 +110,3 @@ def _first(seen: set[tuple[bytes, bytes]], key: tuple[bytes, bytes]) -> bool:
         return False
     seen.add(key)
     return True
-
-
