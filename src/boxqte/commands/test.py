@@ -64,10 +64,10 @@ def run(arguments: argparse.Namespace) -> int:
     from boxqte.options import options_of, read_settings
     from boxqte.space import Space
     from boxqte.tables import read_table
-    from boxqte.testers import find_idis, tester_class
+    from boxqte.testers import find_idis, named_tester
 
     method = arguments.method
-    options = read_settings(f"tester '{method}'", options_of(tester_class(method).Options), arguments.option)
+    options = read_settings(f"tester '{method}'", options_of(named_tester(method).Options), arguments.option)
     seconds = 10.0 if arguments.seconds is None and arguments.tests is None else arguments.seconds
     space = Space.load(arguments.space)
     display = _Display(arguments.quiet)

@@ -16,8 +16,7 @@ from boxqte.testers.session import Session
 from boxqte.testers.surrogate_pairs import Margin, Pairs
 from boxqte.testers.tester import Tester
 
-FRUITLESS = 20  # rounds without a pair, after which a run without time limit ends
-STILL_NEW = 0.5  # of the flips must be new, or the places that the surrogate is sure of are used up
+FRUITLESS = 5  # rounds without a pair, after which a run without time limit ends
 QUANTIFY_SHARE = 0.1  # of the time may go into bounds on the surrogate's fairness
 QUANTIFY_NODES = 20_000  # the same limit for runs that must repeat exactly
 
@@ -83,7 +82,7 @@ class Surrogate(Tester):
                 if options.quantify and (not session.timed or quantifying < QUANTIFY_SHARE * session.seconds):
                     quantifying += self._quantify(session, model)
                 wrong, truth = self._round(session, pairs, margin, majority, samples)
-            if not pairs.found:  # the surrogate is fair, or nearly: look elsewhere
+            if not len(wrong):  # no pair that is new: look elsewhere
                 fruitless += 1
                 wrong = at.draw(session.rng, options.points)
                 truth = session.labels(wrong)
@@ -103,7 +102,6 @@ class Surrogate(Tester):
         Mistakes come first. Answers that the surrogate got right are learnt too: mistakes alone would teach it that
         whatever it believes of these places is wrong.
         """
-        before, raw = session.idis, session.raw
         asked, answers, mistaken = [np.zeros((0, len(session.at)))], [np.zeros(0, np.int64)], [np.zeros(0, bool)]
         for one, two, guess in pairs.draw(margin, samples if self.batch else 1000):
             step = len(one) if self.batch else 1
@@ -116,7 +114,6 @@ class Surrogate(Tester):
         x, labels, wrong = np.concatenate(asked), np.concatenate(answers), np.concatenate(mistaken)
         if len(x):
             session.details["agreement"] = 1 - float(wrong.mean())
-            pairs.sure = session.idis - before > (session.raw - raw) * STILL_NEW
         learn = np.argsort(session.rng.random(len(x)) - wrong)[: self.options.learn]
         return x[learn], labels[learn]
 

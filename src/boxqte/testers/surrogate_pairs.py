@@ -5,13 +5,14 @@ is taken if the input still flips. Steps are as likely as their reverses, so wal
 the space's own measure. Walkers begin where random inputs flip.
 
 A surrogate errs most where it is unsure. So a flip counts only if the margins on both of its sides are at least
-`strength`, at first the upper quartile of random flips. It falls to 0 once the true model's flips are mostly old ones: then
-the sure part of the space is used up.
+`strength`, at first the upper quartile of random flips. It falls to 0 once walkers find too little that is new: then the
+sure part of the space is used up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -22,12 +23,13 @@ Margin = Callable[[FloatArray], FloatArray]
 
 WALKERS = 4096
 FIRST_DRAWS = 2**14  # random inputs that are tried at once
-MOST_DRAWS = 2**20
+MOST_DRAWS = 2**17
 ENOUGH = 64
 SURE = 0.75  # of the random flips are weaker than those that count
 WARM_UP = 8  # steps before walkers that began at the same input count
 MOST_VALUES = 16  # sensitive values that are tried at once
 CHUNK = 16_384
+STUCK = 20  # steps without a new input, after which the surrogate has no more to give
 
 
 class Pairs:
@@ -49,6 +51,7 @@ class Pairs:
         self.sure = True
         self.strength = 0.0
         self._walkers = np.zeros((0, len(session.at)))
+        self._drawn: set[Any] = set()
 
     def draw(self, margin: Margin, n: int) -> Iterator[tuple[FloatArray, FloatArray, BoolArray]]:
         """About n pairs in chunks: inputs, their partners, and the surrogate's answers to the inputs."""
@@ -56,12 +59,12 @@ class Pairs:
         self.found = len(self._walkers) > 0
         left = n if self.found else 0
         stuck = 0
-        while left > 0 and stuck < 100:
+        while left > 0 and stuck < STUCK:
             parts: list[tuple[FloatArray, FloatArray, BoolArray]] = []
             size = 0
-            while size < min(CHUNK, left) and stuck < 100:
+            while size < min(CHUNK, left) and stuck < STUCK:
                 self._check()
-                part = self._step(margin)
+                part = self._new(self._step(margin))
                 stuck = 0 if len(part[0]) else stuck + 1
                 parts.append(part)
                 size += len(part[0])
@@ -69,6 +72,17 @@ class Pairs:
             left -= len(one)
             if len(one):
                 yield one, two, guess
+        if left > 0:
+            self.sure = False
+
+    def _new(self, part: tuple[FloatArray, FloatArray, BoolArray]) -> tuple[FloatArray, FloatArray, BoolArray]:
+        """The pairs of inputs that were not drawn before, whatever their sensitive value: no test is made twice."""
+        new = []
+        for i, key in enumerate(self.at.keys(part[0])):
+            if key not in self._drawn:
+                self._drawn.add(key)
+                new.append(i)
+        return part[0][new], part[1][new], part[2][new]
 
     def _begin(self, margin: Margin) -> None:
         """Keep the walkers that the surrogate flips, and find new ones."""
@@ -76,13 +90,11 @@ class Pairs:
         if self.sure:
             self.strength = float(np.quantile(self._strengths(margin, self.at.draw(self.rng, FIRST_DRAWS)), SURE))
         walkers = [self._flipping(margin, self._walkers)[0]] if len(self._walkers) else []
-        fresh = 0
-        draws, total = FIRST_DRAWS, 0
-        while fresh < ENOUGH and total < MOST_DRAWS:
+        for _ in range(0, MOST_DRAWS, FIRST_DRAWS):  # some new ones always, many if there are too few
             self._check()
-            hit = self._flipping(margin, self.at.draw(self.rng, draws))[0]
-            walkers.append(hit)
-            fresh, total = fresh + len(hit), total + draws
+            walkers.append(self._flipping(margin, self.at.draw(self.rng, FIRST_DRAWS))[0])
+            if sum(map(len, walkers)) >= ENOUGH:
+                break
         everyone = np.concatenate(walkers)
         if not len(everyone):
             self._walkers = everyone
