@@ -20,6 +20,7 @@ class Status(Enum):
 
     CONVERGED = "converged"
     GAP = "gap reached"
+    THRESHOLD = "threshold decided"
     TIME = "time limit"
     NODES = "node limit"
     MEMORY = "memory limit"

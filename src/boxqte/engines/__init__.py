@@ -11,6 +11,7 @@ import importlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from fractions import Fraction
 from typing import Any, Protocol
 
 from boxqte.errors import EngineError
@@ -35,6 +36,8 @@ class Limits:
     memory_limit: int | None = None
     """Bytes; None is half of the machine."""
     workers: int = 1
+    threshold: Fraction | None = None
+    """Stop once the measure is proved to be at least this, or below."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,9 @@ class Watch:
             self._progress(Progress(self.seconds, lower, upper, float(1 - decided.undecided), nodes, open_boxes))
         if upper - lower <= self.limits.gap and self.limits.gap > 0:
             return Status.GAP
+        level = self.limits.threshold
+        if level is not None and ends is not None and (ends[0] >= level or ends[1] < level):
+            return Status.THRESHOLD
         if self.seconds_left <= 0:
             return Status.TIME
         if self.limits.node_limit is not None and nodes >= self.limits.node_limit:
