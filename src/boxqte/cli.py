@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from boxqte._version import __version__
-from boxqte.commands import gate
+from boxqte.commands import audit, completion, gate
 from boxqte.commands.arguments import (
     add_display,
     add_model,
@@ -28,6 +28,7 @@ from boxqte.commands.arguments import (
     wants_colors,
     write_json,
 )
+from boxqte.commands.settings import settled
 from boxqte.errors import BoxQTEError
 
 if TYPE_CHECKING:
@@ -46,7 +47,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a name may hold characters that the terminal has not
     try:
-        arguments = _parser().parse_args(argv)
+        typed = list(sys.argv[1:] if argv is None else argv)
+        parser = make_parser()
+        if typed[:2] == ["completion", "words"]:  # before argparse, which has a reading of its own for --
+            return completion.print_suggestions(parser, typed[3:])
+        arguments = parser.parse_args(settled(parser, typed))
+        arguments.typed = typed
         code: int = arguments.run(arguments)
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -253,12 +259,14 @@ class _Parser(argparse.ArgumentParser):
         sys.exit(_failed(f"{message} (see {self.prog} --help)"))
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of every command."""
     parser = _Parser(
         prog="boxqte",
         description="How fair, or robust, is a tree ensemble: the exact share of the input space, or certain bounds.",
         epilog="Start with: boxqte demo",
     )
+    parser.add_argument("--config", metavar="FILE", help="settings, one table a command (default: boxqte.toml here)")
     parser.add_argument("--version", action="version", version=f"boxqte {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_quantify(commands)
@@ -278,7 +286,9 @@ def _parser() -> argparse.ArgumentParser:
     demo.set_defaults(run=_demo)
     engines = commands.add_parser("engines", help="the engines and their options", description="The engines.")
     engines.set_defaults(run=_engines)
+    audit.add_parser(commands)
     gate.add_parser(commands)
+    completion.add_parser(commands)
     return parser
 
 

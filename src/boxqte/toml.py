@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -14,6 +13,8 @@ from boxqte.exact import shown
 
 def read_toml(path: str | Path, error: type[BoxQTEError]) -> dict[str, Any]:
     """The tables of a file; a typed 0.1 stays one tenth."""
+    import tomllib  # here, since most commands read no such file
+
     try:
         text = Path(path).read_bytes()
     except OSError as cause:
