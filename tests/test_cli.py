@@ -385,7 +385,7 @@ def test_progress_lines_keep_their_distance(capsys: pytest.CaptureFixture[str]) 
         (f"{QUANTIFY} --json data.csv/out.json", "there is no directory 'data.csv'"),
         (f"{QUANTIFY} --json=", "--json: the file name is empty"),
         (f"{QUANTIFY} --json {'x' * 300}", "x: File name too long"),
-        (f"{QUANTIFY} --require 0.9", "unrecognized arguments: --require"),
+        (f"{QUANTIFY} --wish 0.9", "unrecognized arguments: --wish"),
         (f"{QUANTIFY} --time 3", "unrecognized arguments: --time 3"),
         ("", "the following arguments are required: COMMAND"),
         ("guess", "invalid choice: 'guess'"),
