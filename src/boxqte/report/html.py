@@ -106,12 +106,12 @@ def answer_sentence(result: Quantification) -> str:
         if prop.kappa * 2 <= 1
         else f"of all inputs about which the model is more than {plain(100 * prop.kappa)} % sure"
     )
-    treated = f"treated fairly in {_and(prop.sensitive)}" if prop.sensitive else "robust"
+    treated = f"treated fairly with respect to {_and(prop.sensitive)}" if prop.sensitive else "robust"
     if result.value is not None:
         amount = percent(result.value)
     else:
         amount = f"At least {percent(bounds.lower, ROUND_FLOOR)} and at most {percent(bounds.upper, ROUND_CEILING)}"
-    return f"{amount[0].upper()}{amount[1:]} {whom} are {treated}: {result.guarantee()}."
+    return f"{amount[0].upper()}{amount[1:]} {whom} are {treated} (guarantee: {result.guarantee()})."
 
 
 def _and(names: Sequence[str]) -> str:
@@ -181,8 +181,10 @@ def _question(name: str, anchor: str, result: Quantification, findings: Findings
 
 
 def _bounds_figure(name: str, result: Quantification) -> str:
-    if not result.trace or result.undefined:
+    if result.undefined:
         return ""
+    if len(result.trace) < 2:
+        return f"<p class=note>The engine settled the question in one step, after {result.seconds:.2g} s.</p>"
     charts = "".join(
         f'<div class="{kind}">{bounds_chart(result.trace, name, width=width, height=height)}</div>'
         for kind, (width, height) in (("wide", WIDE), ("narrow", NARROW))
@@ -399,4 +401,4 @@ def _table(
 
 def _scroll(name: str, table: str) -> str:
     """A table may be wider than a phone: it scrolls by itself, also by keyboard, and the page does not."""
-    return f'<div class="scroll" role="region" aria-label="{_t(name)}" tabindex="0">{table}</div>'
+    return f'<div class="scroll" role="group" aria-label="{_t(name)}" tabindex="0">{table}</div>'
