@@ -51,6 +51,8 @@ class Box:
 
     def __init__(self, options: BoxOptions | None = None):
         self.options = options or BoxOptions()
+        self.observers: list[driver.Observer] = []
+        """Are shown every box that a run closes (driver.Observer)."""
 
     def run(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
         try:
@@ -78,6 +80,7 @@ class Box:
                 call_work=o.call_work,
                 batch=o.batch,
                 arena=o.arena,
+                notes=bool(self.observers),
             )
 
         if jit.needs_compiling(exchange.__file__):
@@ -86,6 +89,8 @@ class Box:
             worker.work(roots[:0], np.zeros(0), 1, False)
             jit.mark_compiled(exchange.__file__)
         classes = len(problem.sensitive_classes(p)[1])
+        for observer in self.observers:
+            observer.begin(p, roots)
         return driver.drive(
             make_worker,
             roots,
@@ -95,6 +100,7 @@ class Box:
             rounding=exchange_worker.rounding_bound(p, classes),
             batch=o.batch,
             call_nodes=o.call_nodes,
+            observers=self.observers,
         )
 
     def _tolerance(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
@@ -122,6 +128,8 @@ class Box:
             print("boxqte: compiling, first run only ...", file=sys.stderr, flush=True)
             window_worker.compile_kernels()
             jit.mark_compiled(window.__file__)
+        for observer in self.observers:
+            observer.begin(p, roots)
         outcome = driver.drive(
             make_worker,
             roots,
@@ -131,5 +139,6 @@ class Box:
             rounding=window_worker.rounding_bound(p),
             batch=1,
             call_nodes=o.call_nodes,
+            observers=self.observers,
         )
         return replace(outcome, rounding_ambiguous=None)  # not computed here: None says so, 0 would claim it
