@@ -169,6 +169,16 @@ def root_boxes(problem: Problem) -> BoxArray:
     return root
 
 
+def box_masses(problem: Problem, boxes: BoxArray) -> FloatArray:
+    """The mass of every box; sensitive axes count as a whole."""
+    masses = np.ones(len(boxes))
+    for a in np.flatnonzero(~problem.sensitive).tolist():
+        n = int(problem.axes.n_cells[a])
+        held = np.unpackbits(np.ascontiguousarray(boxes[:, a]).view(np.uint8), axis=1, bitorder="little")[:, :n]
+        masses *= held @ problem.axes.mass[a, :n]
+    return masses
+
+
 def rounding_bound(problem: Problem, n_classes: int) -> Fraction:
     """How far each sum of decided masses can be from the exact sum (docs/engine.md, 'Rounding').
 
