@@ -12,7 +12,9 @@ from boxqte.errors import EngineError, SpaceError
 from boxqte.exact import Number, fraction, plain
 from boxqte.grid import build_grid
 from boxqte.importers import ImportedModel, load_model
+from boxqte.origin import Origin
 from boxqte.properties import Property
+from boxqte.regions import RegionStore
 from boxqte.result import ModelSummary, Quantification, up
 from boxqte.space import Space
 
@@ -86,6 +88,9 @@ def quantify(
     solver = make_engine(engine, options)
     watch = Watch(limits, progress)
     grid = build_grid(imported.ensemble, bound, property)
+    store = RegionStore() if hasattr(solver, "observers") else None
+    if store is not None:
+        solver.observers.append(store)  # type: ignore[attr-defined]
     outcome = solver.run(grid, limits, watch)
     return Quantification(
         property=property,
@@ -100,6 +105,7 @@ def quantify(
         input_rounding=up(grid.input_rounding),
         count=bound.count(),
         details=outcome.details,
+        origin=Origin(imported, grid, engine, dict(options or {}), limits, store, outcome.status),
     )
 
 
