@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from boxqte.policy import Policy, Requirement
     from boxqte.properties import Fairness, Robustness
     from boxqte.quantification import quantify
+    from boxqte.report.plots import compare
     from boxqte.result import Quantification, Status
     from boxqte.space import Attribute, Histogram, Space
 
@@ -44,6 +45,7 @@ _WHERE = {
     "Status": "result",
     "TreeEnsemble": "ensemble",
     "audit": "auditing",
+    "compare": "report.plots",
     "load_model": "importers",
     "quantify": "quantification",
 }
@@ -68,6 +70,7 @@ __all__ = [
     "TreeEnsemble",
     "__version__",
     "audit",
+    "compare",
     "load_model",
     "quantify",
 ]

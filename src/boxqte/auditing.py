@@ -7,6 +7,7 @@ proves tightens the others (see `_share_proofs`).
 
 from __future__ import annotations
 
+import builtins
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -41,7 +42,7 @@ class Question:
     property: Property
     result: Quantification | None = None
 
-    @property
+    @builtins.property
     def status(self) -> str:
         return "not asked: interrupted" if self.result is None else str(self.result.status)
 

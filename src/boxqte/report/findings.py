@@ -81,6 +81,17 @@ class Findings:
     pairs: tuple[Pair, ...] = ()
     notes: tuple[str, ...] = ()
 
+    def trimmed(self, extent: Extent) -> Findings:
+        """At most as much of everything as the extent says."""
+        n = extent.labels
+        matrices = tuple(
+            FlipMatrix(m.title, m.labels[:n], tuple(row[:n] for row in m.masses[:n])) for m in self.matrices
+        )
+        pairs = tuple(Pair(p.attributes[: extent.attributes], p.first_class, p.second_class) for p in self.pairs)
+        return Findings(
+            self.rules[: extent.rules], self.profiles[: extent.profiles], matrices, pairs[: extent.pairs], self.notes
+        )
+
 
 @dataclass(frozen=True)
 class Extent:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR
 from functools import cache
 from html import escape
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from boxqte._version import __version__
 from boxqte.exact import plain
 from boxqte.printing import between, measure_text, percent
-from boxqte.report.findings import Extent, Findings, FlipMatrix, Pair, Profile, Rule
+from boxqte.report.findings import NOTHING, Extent, Findings, FlipMatrix, Pair, Profile, Rule
 from boxqte.report.svg import bar, bounds_chart, steps_chart
 from boxqte.result import Quantification
 
@@ -33,47 +33,51 @@ LIBRARIES = ("numpy", "numba", "pandas", "xgboost", "xgboost-cpu", "lightgbm", "
 
 
 def audit_page(audit: Audit) -> str:
-    """The report of an audit; what it shows of regions and pairs is halved until the page is small enough."""
-    extent = Extent()
-    for _ in range(8):
-        page = _audit_page(audit, extent)
-        if len(page.encode("utf-8")) <= MOST_BYTES:
-            break
-        extent = extent.halved()
-    return page
-
-
-def _audit_page(audit: Audit, extent: Extent) -> str:
+    """The report of an audit."""
     from boxqte.report.gathering import gather
 
-    title = f"Fairness audit of {audit.model.source or audit.model.library}"
+    found = [NOTHING if q.result is None else gather(q.result, audit.space) for q in audit.questions]
     anchors = {q.name: f"q{i}" for i, q in enumerate(audit.questions, 1)}
-    sections = [_overview(audit, anchors)]
-    for question in audit.questions:
-        if question.result is not None:
-            findings = gather(question.result, audit.space, extent)
-            sections.append(
-                _question(question.name, anchors[question.name], question.result, findings, audit.checks_of(question))
-            )
-    sections += [_space(audit.space, audit, extent), _reading(audit.results), _provenance(audit.results, audit.command)]
-    return _page(title, sections)
+
+    def page(extent: Extent) -> str:
+        sections = [_overview(audit, anchors)]
+        for question, findings in zip(audit.questions, found):
+            if question.result is not None:
+                trimmed, checks = findings.trimmed(extent), audit.checks_of(question)
+                sections.append(_question(question.name, anchors[question.name], question.result, trimmed, checks))
+        sections += [_space(audit.space, audit, extent), _reading(audit.results)]
+        sections.append(_provenance(audit.results, audit.command))
+        return _page(f"Fairness audit of {audit.model.source or audit.model.library}", sections)
+
+    return _small_enough(page)
 
 
-def result_page(result: Quantification, space: Space | None = None, *, command: str = "") -> str:
+def result_page(result: Quantification, *, command: str = "") -> str:
     """The report of one question."""
     from boxqte.report.gathering import gather
 
-    extent = Extent()
-    for _ in range(8):
-        sections = [_question(str(result.property), "q1", result, gather(result, space, extent), [])]
+    findings = gather(result)
+    space = None if result.origin is None else result.origin.grid.space
+
+    def page(extent: Extent) -> str:
+        sections = [_question(str(result.property), "q1", result, findings.trimmed(extent), [])]
         if space is not None:
             sections.append(_space(space, None, extent))
         sections += [_reading([result]), _provenance([result], command)]
-        page = _page(f"{result.property.kind.capitalize()} of {result.model.source or result.model.library}", sections)
-        if len(page.encode("utf-8")) <= MOST_BYTES:
+        return _page(f"{result.property.kind.capitalize()} of {result.model.source or result.model.library}", sections)
+
+    return _small_enough(page)
+
+
+def _small_enough(page: Callable[[Extent], str]) -> str:
+    """What a page shows is halved until it is small enough to be mailed."""
+    extent = Extent()
+    for _ in range(8):
+        text = page(extent)
+        if len(text.encode("utf-8")) <= MOST_BYTES:
             break
         extent = extent.halved()
-    return page
+    return text
 
 
 @cache
