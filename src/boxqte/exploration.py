@@ -17,6 +17,7 @@ from boxqte.engines import Limits, Watch
 from boxqte.errors import EngineError, PropertyError
 from boxqte.grid import Axis, Grid
 from boxqte.origin import (
+    BoxSums,
     Origin,
     boxes_by_cell,
     carried_over,
@@ -25,7 +26,7 @@ from boxqte.origin import (
     restricted_grid,
     support_boxes,
 )
-from boxqte.regions import UNFAIR, Boxes, RegionStore, merged, rule_of
+from boxqte.regions import UNFAIR, Boxes, RegionStore, joined, merged, rule_of
 from boxqte.result import Decided, Quantification, Status, up
 from boxqte.transfer import combinations, combined_grid
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 MANY_VALUES = 12  # beyond this many sensitive values a region's flip names the classes only
 MAX_PAIRS = 64
-SMALLEST_FINISH = 8
+SMALLEST_FINISH = 5  # what a single cell costs: nothing is counted that is not one
 REFINE_NODES = 200_000
 
 
@@ -263,7 +264,7 @@ def regions(
     top: int | None = 20,
     *,
     merge: bool = True,
-    pure: bool = False,
+    pure: bool | None = None,
     flip: bool = True,
     time_limit: float | None = None,
 ) -> pd.DataFrame:
@@ -277,6 +278,8 @@ def regions(
         raise EngineError("regions: the search was interrupted before it began; call quantify again")
     total = store.mass
     boxes = store.boxes
+    if pure is None:
+        pure = len(boxes) <= (top or 0)
     if pure:
         boxes = refined(origin, boxes.heaviest(top), time_limit)
     if merge:
@@ -299,6 +302,7 @@ def regions(
     table.attrs |= {
         "counterexample_mass": total,
         "regions": len(boxes),
+        "listed": float(shown.masses[:, UNFAIR].sum()),
         "elsewhere": store.elsewhere,
         "complete": origin.status is Status.CONVERGED,
     }
@@ -306,21 +310,24 @@ def regions(
 
 
 def refined(origin: Origin, boxes: Boxes, time_limit: float | None) -> Boxes:
-    """The boxes split until they are counterexamples throughout or hold a few cells only (epsilon = 0)."""
-    if origin.grid.has_tolerance:
+    """The boxes split until they are counterexamples throughout or hold a few cells only (epsilon = 0).
+
+    A box that a limit leaves half done stays as it is.
+    """
+    if origin.grid.has_tolerance or not len(boxes):
         return boxes
-    store = RegionStore()
-    limits = replace(_limits(origin, time_limit), node_limit=REFINE_NODES)
-    if len(boxes):
-        origin.run(
-            origin.grid,
-            observers=[store],
-            roots=lambda problem: boxes.cells,
-            options={"finish_limit": SMALLEST_FINISH, "depth_first_below": 1e300},
-            limits=limits,
-        )
-        return store.boxes
-    return boxes
+    store, sums = RegionStore(), BoxSums(boxes.cells)
+    origin.run(
+        origin.grid,
+        observers=[store, sums],
+        roots=lambda problem: boxes.cells,
+        options={"finish_limit": SMALLEST_FINISH, "depth_first_below": 1e300},
+        limits=replace(_limits(origin, time_limit), node_limit=REFINE_NODES),
+    )
+    done = np.abs(sums.masses.sum(axis=1) - boxes.masses.sum(axis=1)) < 1e-9 * boxes.masses.sum(axis=1)
+    parts = store.boxes
+    inside = done[sums.owners(parts.cells)] if len(parts) else np.zeros(0, bool)
+    return joined([parts.take(np.flatnonzero(inside)), boxes.take(np.flatnonzero(~done))])
 
 
 def flips(origin: Origin, problem: Problem, boxes: Boxes, limits: Limits) -> list[str]:

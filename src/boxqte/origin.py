@@ -97,14 +97,14 @@ class BoxSums:
         pass
 
     def closed(self, parts: Closed) -> None:
-        owner = self._owners(parts.boxes)
+        owner = self.owners(parts.boxes)
         order = np.argsort(owner, kind="stable")
         starts = np.flatnonzero(np.concatenate([[True], owner[order][1:] != owner[order][:-1]]))
         for group in np.split(order, starts[1:]):
             for kind, total in enumerate(self._sums[owner[group[0]]]):
                 total.add(math.fsum(parts.masses[group, kind].tolist()))
 
-    def _owners(self, boxes: BoxArray) -> npt.NDArray[np.intp]:
+    def owners(self, boxes: BoxArray) -> npt.NDArray[np.intp]:
         """Which root each box lies in: the roots are disjoint, so its words tell."""
         owner = np.full(len(boxes), -1, np.intp)
         for i, root in enumerate(self.roots):

@@ -50,6 +50,15 @@ class Boxes:
         return self.take(np.argsort(-self.masses[:, UNFAIR], kind="stable")[:n])
 
 
+def joined(parts: Sequence[Boxes]) -> Boxes:
+    """All boxes in one object."""
+    return Boxes(
+        np.concatenate([p.cells for p in parts]),
+        np.concatenate([p.masses for p in parts]),
+        np.concatenate([p.counted for p in parts]),
+    )
+
+
 class RegionStore:
     """An observer of the box engine that keeps every closed box with counterexamples in it.
 
@@ -92,11 +101,10 @@ class RegionStore:
     @property
     def boxes(self) -> Boxes:
         """All boxes that are kept, in no order."""
-        if len(self._parts) != 1:
-            empty = Boxes(np.zeros((0, *self._words), np.uint64), np.zeros((0, 3)), np.zeros(0, bool))
-            parts = self._parts or [empty]
-            self._parts = [Boxes(*(np.concatenate([getattr(p, name) for p in parts]) for name in
-                                   ("cells", "masses", "counted")))]  # fmt: skip
+        if not self._parts:
+            return Boxes(np.zeros((0, *self._words), np.uint64), np.zeros((0, 3)), np.zeros(0, bool))
+        if len(self._parts) > 1:
+            self._parts = [joined(self._parts)]
         return self._parts[0]
 
     @property

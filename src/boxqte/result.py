@@ -215,7 +215,7 @@ class Quantification:
         top: int | None = 20,
         *,
         merge: bool = True,
-        pure: bool = False,
+        pure: bool | None = None,
         flip: bool = True,
         time_limit: float | None = None,
     ) -> pd.DataFrame:
@@ -228,7 +228,8 @@ class Quantification:
         merge
             Join neighbouring regions that differ in one attribute and have about the same density.
         pure
-            Split the heaviest regions until they consist of counterexamples only, or of a few cells (epsilon = 0).
+            Split the heaviest regions until they consist of counterexamples only (epsilon = 0), and list their parts;
+            by default where the search has no more regions than are asked for.
         flip
             Also compute which way the class flips; takes a search of the regions shown.
         time_limit
@@ -239,7 +240,7 @@ class Quantification:
         pandas.DataFrame
             `rule` (as `restrict` reads it), `mass` of its counterexamples, their `share` of all counterexamples, the
             `density` (share of the region's mass that is counterexamples), `flip`, and the condition on each attribute.
-            In `attrs`: `counterexample_mass`, `regions` (how many there are), `elsewhere` (mass that is kept in no
+            In `attrs`: `counterexample_mass`, `regions` (how many there are), `listed` (the mass in the table), `elsewhere` (mass that is kept in no
             region), `complete` (whether all counterexamples were found).
 
         Examples
@@ -247,8 +248,8 @@ class Quantification:
         >>> import boxqte
         >>> from boxqte.examples import loan_ensemble, loan_space
         >>> result = boxqte.quantify(loan_ensemble(), loan_space(), boxqte.Fairness("race"))
-        >>> print(result.regions()["mass"].sum().round(6) == round(result.counterexample.lower, 6))
-        True
+        >>> print(result.regions().loc[0, "rule"])
+        income < 600 and age >= 50
         """
         from boxqte import exploration
 

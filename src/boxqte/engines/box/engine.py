@@ -40,7 +40,7 @@ class BoxOptions:
     """Room for so many residual trees at first; it doubles when it is full."""
 
     def __post_init__(self) -> None:
-        least = {"finish_limit": 8, "depth_first_below": 0, "mixed_limit": 0}
+        least = {"finish_limit": 5, "depth_first_below": 0, "mixed_limit": 0}
         for option in fields(self):
             value = getattr(self, option.name)
             if not value >= least.get(option.name, 1):
