@@ -78,6 +78,7 @@ def _silence(stream: Any) -> None:
 
 def _quantify(arguments: argparse.Namespace) -> int:
     _check_output(arguments.json, "--json")
+    _check_output(arguments.checkpoint, "--checkpoint")
     prop = _property(arguments)
     from boxqte.engines import DEFAULT_ENGINE
     from boxqte.importers import load_model
@@ -103,12 +104,16 @@ def _quantify(arguments: argparse.Namespace) -> int:
         node_limit=arguments.node_limit,
         options=options,
         progress=None if arguments.quiet else _ProgressLines(),
+        checkpoint=arguments.checkpoint,
+        checkpoint_every=arguments.checkpoint_every,
     )
     written = _written(arguments.json, result.to_json())
     if arguments.json != "-":
         print(answer_text(result))
     if not arguments.quiet:
         _hint(prop, space)
+    if arguments.checkpoint is not None and not result.converged:
+        print(f"boxqte: the state is in {arguments.checkpoint}; the same command goes on from there", file=sys.stderr)
     if written is not None:
         raise written
     return INTERRUPTED if result.status is Status.INTERRUPTED else OK
@@ -385,6 +390,10 @@ def _add_quantify(commands: Any) -> None:
     work.add_argument("--memory-limit", metavar="4G", type=_argument(_bytes, "bytes, such as 4G or 500M"),
                       help="the most memory (default: half of the machine)")  # fmt: skip
     work.add_argument("--node-limit", metavar="N", type=whole, help="stop after so many nodes: repeats exactly")
+    work.add_argument("--checkpoint", metavar="FILE",
+                      help="keep the state here; the same command goes on from it, whatever stopped the last one")  # fmt: skip
+    work.add_argument("--checkpoint-every", metavar="S", type=number, default=5.0,
+                      help="seconds between two checkpoints (default 5)")  # fmt: skip
     out = parser.add_argument_group("output")
     out.add_argument("--json", metavar="FILE", help="write the result as JSON; - is standard output")
     out.add_argument("--quiet", action="store_true", help="no progress lines and no notes")

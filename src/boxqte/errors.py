@@ -32,3 +32,11 @@ class PropertyError(BoxQTEError):
 
 class EngineError(BoxQTEError):
     """An engine was asked for something it cannot do: unknown name or option, a problem too large for it."""
+
+
+class CheckpointError(BoxQTEError):
+    """A checkpoint cannot be used: damaged, of another question, or of an engine that has none."""
+
+
+class CertificateError(BoxQTEError):
+    """A certificate cannot be written or read, or does not prove what it states."""

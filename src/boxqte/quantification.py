@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from boxqte.checkpoint import EVERY, Checkpoint, identity
 from boxqte.engines import DEFAULT_ENGINE, Limits, Progress, Watch, make_engine
-from boxqte.errors import EngineError, SpaceError
+from boxqte.errors import CheckpointError, EngineError, SpaceError
 from boxqte.grid import build_grid
 from boxqte.importers import ImportedModel, load_model
 from boxqte.properties import Property
@@ -30,6 +31,8 @@ def quantify(
     options: Mapping[str, Any] | None = None,
     progress: Callable[[Progress], None] | None = None,
     allow_pickle: bool = False,
+    checkpoint: str | Path | None = None,
+    checkpoint_every: float = EVERY,
 ) -> Quantification:
     """Measure which share of the confident inputs is treated fairly (or robustly), with proof.
 
@@ -59,6 +62,11 @@ def quantify(
         Called with a Progress now and then.
     allow_pickle
         Unpickle scikit-learn files; only for files you trust.
+    checkpoint
+        A file that keeps the state of the run. If it is there already, the run goes on from it; the file of another
+        model, space or property is refused. Only for engine 'box'.
+    checkpoint_every
+        Seconds between two writings of the checkpoint.
 
     Returns
     -------
@@ -79,6 +87,10 @@ def quantify(
     solver = make_engine(engine, options)
     watch = Watch(limits, progress)
     grid = build_grid(imported.ensemble, bound, property)
+    if checkpoint is not None:
+        if not hasattr(solver, "keeper"):
+            raise CheckpointError(f"checkpoint: engine '{engine}' cannot save its state; engine 'box' can")
+        solver.keeper = Checkpoint(checkpoint, identity(grid, engine), checkpoint_every)
     outcome = solver.run(grid, limits, watch)
     return Quantification(
         property=property,

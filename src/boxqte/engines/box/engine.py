@@ -53,6 +53,8 @@ class Box:
         self.options = options or BoxOptions()
         self.observers: list[driver.Observer] = []
         """Are shown every box that a run closes (driver.Observer)."""
+        self.recorder: driver.Recorder | None = None
+        self.keeper: driver.Keeper | None = None
 
     def run(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
         try:
@@ -80,7 +82,7 @@ class Box:
                 call_work=o.call_work,
                 batch=o.batch,
                 arena=o.arena,
-                notes=bool(self.observers),
+                notes=bool(self.observers) or self.recorder is not None,
             )
 
         if jit.needs_compiling(exchange.__file__):
@@ -101,6 +103,8 @@ class Box:
             batch=o.batch,
             call_nodes=o.call_nodes,
             observers=self.observers,
+            recorder=self.recorder,
+            keeper=self.keeper,
         )
 
     def _tolerance(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
@@ -140,5 +144,7 @@ class Box:
             batch=1,
             call_nodes=o.call_nodes,
             observers=self.observers,
+            recorder=self.recorder,
+            keeper=self.keeper,
         )
         return replace(outcome, rounding_ambiguous=None)  # not computed here: None says so, 0 would claim it
