@@ -22,6 +22,7 @@ from boxqte.commands.arguments import (
     add_question,
     add_work,
     check_output,
+    converter,
     raise_first,
     read_names,
     read_tolerances,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from boxqte.space import Space
 
 OK, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 0, 2, 130, 141
-RESUME = "the same command starts anew"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -91,6 +91,7 @@ def _silence(stream: Any) -> None:
 
 def _quantify(arguments: argparse.Namespace) -> int:
     check_output(arguments.json, "--json")
+    check_output(arguments.checkpoint, "--checkpoint")
     prop = _property(arguments)
     requirement = _requirement(arguments, prop)
     from boxqte.engines import DEFAULT_ENGINE
@@ -123,6 +124,8 @@ def _quantify(arguments: argparse.Namespace) -> int:
             node_limit=arguments.node_limit,
             options=options,
             progress=progress,
+            checkpoint=arguments.checkpoint,
+            checkpoint_every=arguments.checkpoint_every,
         )
     unwritten = write_json(arguments.json, result.to_json())
     if arguments.json != "-":
@@ -133,10 +136,17 @@ def _quantify(arguments: argparse.Namespace) -> int:
     if not arguments.quiet:
         _hint(prop, space)
     raise_first(unwritten)
-    if result.status is Status.INTERRUPTED:
-        print(f"boxqte: interrupted; the bounds are certain, {RESUME}", file=sys.stderr)
-        return INTERRUPTED
-    return code
+    interrupted = result.status is Status.INTERRUPTED
+    if interrupted or (arguments.checkpoint is not None and not result.converged):
+        print(_how_to_go_on(arguments, interrupted), file=sys.stderr)
+    return INTERRUPTED if interrupted else code
+
+
+def _how_to_go_on(arguments: argparse.Namespace, interrupted: bool) -> str:
+    said = "boxqte: interrupted; the bounds above are certain; " if interrupted else "boxqte: "
+    if arguments.checkpoint is not None:
+        return f"{said}the state is in {arguments.checkpoint}; the same command goes on from there"
+    return f"{said}with --checkpoint FILE the same command would go on where it was stopped"
 
 
 def _requirement(arguments: argparse.Namespace, prop: Property) -> Requirement | None:
@@ -303,7 +313,11 @@ def _add_quantify(commands: Any) -> None:
     asked = add_question(parser)
     asked.add_argument("--require", metavar="R", help="the least measure: stops once that is decided; exit code 0 it "
                        "holds, 1 it is violated, 3 undecided")  # fmt: skip
-    add_work(parser)
+    work = add_work(parser)
+    work.add_argument("--checkpoint", metavar="FILE",
+                      help="keep the state here; the same command goes on from it, whatever stopped the last one")  # fmt: skip
+    work.add_argument("--checkpoint-every", metavar="S", type=converter(float, "a number"), default=5.0,
+                      help="seconds between two checkpoints (default 5)")  # fmt: skip
     out = add_display(parser)
     out.add_argument("--json", metavar="FILE", help="write the result as JSON; - is standard output")
     parser.set_defaults(run=_quantify)

@@ -44,3 +44,11 @@ class ConfigError(BoxQTEError):
 
 class ReportError(BoxQTEError):
     """A report or a plot that cannot be made: a library is missing, a file cannot be written."""
+
+
+class CheckpointError(BoxQTEError):
+    """A checkpoint cannot be used: damaged, of another question, or of an engine that has none."""
+
+
+class CertificateError(BoxQTEError):
+    """A certificate cannot be written or read, or does not prove what it states."""

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from boxqte.checkpoint import EVERY, Checkpoint, identity
 from boxqte.engines import DEFAULT_ENGINE, Limits, Progress, Watch, make_engine
-from boxqte.errors import EngineError, SpaceError
+from boxqte.errors import CheckpointError, EngineError, SpaceError
 from boxqte.exact import Number, fraction, plain
 from boxqte.grid import build_grid
 from boxqte.importers import ImportedModel, load_model
@@ -35,6 +36,8 @@ def quantify(
     options: Mapping[str, Any] | None = None,
     progress: Callable[[Progress], None] | None = None,
     allow_pickle: bool = False,
+    checkpoint: str | Path | None = None,
+    checkpoint_every: float = EVERY,
 ) -> Quantification:
     """Measure which share of the confident inputs is treated fairly (or robustly), with proof.
 
@@ -68,6 +71,11 @@ def quantify(
         Called with a Progress now and then.
     allow_pickle
         Unpickle scikit-learn files; only for files you trust.
+    checkpoint
+        A file that keeps the state of the run. If it is there already, the run goes on from it; the file of another
+        model, space or property is refused. Only for engine 'box'.
+    checkpoint_every
+        Seconds between two writings of the checkpoint.
 
     Returns
     -------
@@ -88,7 +96,12 @@ def quantify(
     solver = make_engine(engine, options)
     watch = Watch(limits, progress)
     grid = build_grid(imported.ensemble, bound, property)
-    store = RegionStore() if hasattr(solver, "observers") else None
+    if checkpoint is not None:
+        if not hasattr(solver, "keeper"):
+            raise CheckpointError(f"checkpoint: engine '{engine}' cannot save its state; engine 'box' can")
+        solver.keeper = Checkpoint(checkpoint, identity(grid, engine), checkpoint_every)
+    # A resumed run sees only part of the boxes; without a store the regions are searched when they are asked for.
+    store = RegionStore() if checkpoint is None and hasattr(solver, "observers") else None
     if store is not None:
         solver.observers.append(store)  # type: ignore[attr-defined]
     outcome = solver.run(grid, limits, watch)

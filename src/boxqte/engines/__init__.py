@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import Any, Protocol
@@ -64,16 +64,26 @@ class Watch:
     def __init__(self, limits: Limits, progress: Callable[[Progress], None] | None = None):
         self.limits = limits
         self.started = time.perf_counter()
+        self.earlier = 0.0
+        """Seconds of earlier runs that this one continues."""
         self.trace: list[tuple[float, float, float]] = []
         self._progress = progress
 
     @property
     def seconds(self) -> float:
-        return time.perf_counter() - self.started
+        """Of this run and of those that it continues."""
+        return time.perf_counter() - self.started + self.earlier
 
     @property
     def seconds_left(self) -> float:
-        return float("inf") if self.limits.time_limit is None else self.limits.time_limit - self.seconds
+        """Of the time limit, which is for one run: the same command, repeated, goes on."""
+        limit = self.limits.time_limit
+        return float("inf") if limit is None else limit - (self.seconds - self.earlier)
+
+    def resume(self, seconds: float, trace: Iterable[tuple[float, float, float]]) -> None:
+        """Go on from where an earlier run was."""
+        self.earlier = seconds
+        self.trace = list(trace)
 
     def report(self, decided: Decided, *, nodes: int = 0, open_boxes: int = 0) -> Status | None:
         """Record the state; the reason to stop if there is one."""
