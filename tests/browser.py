@@ -34,13 +34,13 @@ class Browser:
                 "--disable-extensions", "--disable-background-networking", "--remote-debugging-pipe",
                 f"--user-data-dir={self._profile.name}", "about:blank"]  # fmt: skip
 
-        def connect() -> None:  # in the child: the pipe's ends become 3 and 4
-            ends = os.dup(read_commands), os.dup(write_replies)
-            os.dup2(ends[0], 3)
-            os.dup2(ends[1], 4)
-
+        # A small shell puts the pipe's ends where Chromium looks for them: 3 and 4.
+        shell = ["sh", "-c", f'exec "$@" 3<&{read_commands} 4>&{write_replies}', "sh"]
         self._process = subprocess.Popen(
-            line, preexec_fn=connect, close_fds=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [*shell, *line],
+            pass_fds=(read_commands, write_replies),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         os.close(read_commands)
         os.close(write_replies)

@@ -382,8 +382,8 @@ def _percent(share: float | None) -> str:
     if share is None:
         return ""
     if share == 0:
-        return "0 %"
-    return f"{100 * share:.3g} %" if share >= 1e-6 else f"{100 * share:.1e} %"
+        return "0\N{NO-BREAK SPACE}%"
+    return f"{100 * share:.3g}\N{NO-BREAK SPACE}%" if share >= 1e-6 else f"{100 * share:.1e}\N{NO-BREAK SPACE}%"
 
 
 def _facts(facts: Sequence[tuple[str, str]]) -> str:
