@@ -94,7 +94,7 @@ class Box:
             )
 
         if jit.needs_compiling(exchange.__file__):
-            print("boxqte: compiling, first run only ...", file=sys.stderr, flush=True)
+            print(jit.compiling_note(exchange.__file__), file=sys.stderr, flush=True)
             worker = make_worker()
             worker.work(roots[:0], np.zeros(0), 1, False)
             jit.mark_compiled(exchange.__file__)
@@ -136,7 +136,7 @@ class Box:
             )
 
         if jit.needs_compiling(window.__file__):
-            print("boxqte: compiling, first run only ...", file=sys.stderr, flush=True)
+            print(jit.compiling_note(window.__file__), file=sys.stderr, flush=True)
             window_worker.compile_kernels()
             jit.mark_compiled(window.__file__)
         for observer in self.observers:
