@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -28,6 +29,7 @@ from boxqte.commands.arguments import (
     read_tolerances,
     wants_colors,
     write_json,
+    write_text,
 )
 from boxqte.commands.settings import settled
 from boxqte.errors import BoxQTEError
@@ -91,6 +93,7 @@ def _silence(stream: Any) -> None:
 
 def _quantify(arguments: argparse.Namespace) -> int:
     check_output(arguments.json, "--json")
+    check_output(arguments.html, "--html")
     check_output(arguments.checkpoint, "--checkpoint")
     prop = _property(arguments)
     requirement = _requirement(arguments, prop)
@@ -136,6 +139,8 @@ def _quantify(arguments: argparse.Namespace) -> int:
     if not arguments.quiet:
         _hint(prop, space)
     raise_first(unwritten)
+    if arguments.html is not None:
+        raise_first(write_text(arguments.html, result.to_html(command=shlex.join(["boxqte", *arguments.typed]))))
     interrupted = result.status is Status.INTERRUPTED
     if interrupted or (arguments.checkpoint is not None and not result.converged):
         print(_how_to_go_on(arguments, interrupted), file=sys.stderr)
@@ -320,6 +325,7 @@ def _add_quantify(commands: Any) -> None:
                       help="seconds between two checkpoints (default 5)")  # fmt: skip
     out = add_display(parser)
     out.add_argument("--json", metavar="FILE", help="write the result as JSON; - is standard output")
+    out.add_argument("--html", metavar="REPORT.html", help="write the report: one file, readable offline")
     parser.set_defaults(run=_quantify)
 
 
