@@ -88,7 +88,8 @@ def _quantify(arguments: argparse.Namespace) -> int:
     from boxqte.space import Space
 
     engine = arguments.engine or DEFAULT_ENGINE
-    options = read_options(engine, arguments.option)
+    confidence = [] if arguments.confidence is None else [f"confidence={arguments.confidence}"]
+    options = read_options(engine, [*arguments.option, *confidence])
     space = Space.load(arguments.space)
     prop.check(space)
     result = quantify(
@@ -381,6 +382,8 @@ def _add_quantify(commands: Any) -> None:
     work.add_argument("--option", metavar="NAME=VALUE", action="append", default=[], help="an option of the engine")
     work.add_argument("--time-limit", metavar="S", type=number, help="stop after so many seconds, with bounds")
     work.add_argument("--gap", metavar="G", type=number, default=0.0, help="stop once upper - lower <= G (default 0)")
+    work.add_argument("--confidence", metavar="C",
+                      help="of the statistical interval, engines auto and sample (default 0.999999)")  # fmt: skip
     work.add_argument("--workers", metavar="N", type=whole, help="threads or processes (default: one per core)")
     work.add_argument("--memory-limit", metavar="4G", type=_argument(_bytes, "bytes, such as 4G or 500M"),
                       help="the most memory (default: half of the machine)")  # fmt: skip

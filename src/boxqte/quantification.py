@@ -93,6 +93,7 @@ def quantify(
         input_rounding=up(grid.input_rounding),
         count=bound.count(),
         details=outcome.details,
+        statistical=outcome.statistical,
     )
 
 

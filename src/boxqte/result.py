@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from fractions import Fraction
 from typing import Any
@@ -20,6 +20,8 @@ class Status(Enum):
 
     CONVERGED = "converged"
     GAP = "gap reached"
+    CONFIDENT_GAP = "gap reached with the stated confidence"
+    POINTS = "point limit"
     TIME = "time limit"
     NODES = "node limit"
     MEMORY = "memory limit"
@@ -92,6 +94,32 @@ class ModelSummary:
     source: str = ""
 
 
+@dataclass(frozen=True)
+class Statistical:
+    """An interval that holds with the stated confidence, at all times at once, and the draws behind it.
+
+    `unknown` points were given up; they count as unfair for `lower` and as fair for `upper`.
+    """
+
+    lower: float
+    upper: float
+    confidence: float
+    points: int
+    fair: int
+    unfair: int
+    low: int
+    unknown: int
+    seed: int
+
+    @property
+    def width(self) -> float:
+        return self.upper - self.lower
+
+    def to_json(self) -> dict[str, Any]:
+        """The interval as a JSON object."""
+        return asdict(self)
+
+
 @dataclass(frozen=True, eq=False)
 class Quantification:
     """The answer: which share of the confident inputs is treated fairly (or robustly).
@@ -109,6 +137,8 @@ class Quantification:
         Why the engine stopped; `Status.CONVERGED` means that every input is decided.
     confident, counterexample
         Bounds on the masses of X_kappa and X_unfair.
+    statistical
+        Inside the certain bounds, an interval that holds with a stated confidence, if points were drawn; else None.
     rounding_ambiguous
         A bound on the mass of inputs whose verdict could differ in the library because it sums in floating point;
         None if the engine does not compute it.
@@ -126,6 +156,7 @@ class Quantification:
     input_rounding: float = 0.0
     count: int | None = None
     details: dict[str, Any] = field(default_factory=dict)
+    statistical: Statistical | None = None
 
     @builtins.property
     def converged(self) -> bool:
@@ -202,7 +233,13 @@ class Quantification:
             return "exact rational arithmetic"
         if self.converged:
             return "every input decided; bounds include all floating-point error"
-        return "certain bounds, rounded outward; the undecided mass is counted against both"
+        certain = "certain bounds, rounded outward; the undecided mass is counted against both"
+        if self.statistical is None:
+            return certain
+        return (
+            f"{certain}; inside them, an interval that contains the measure with probability "
+            f"{self.statistical.confidence} over the random draws, whenever one looks"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The result as a JSON object (the format of `boxqte quantify --json`)."""
@@ -215,6 +252,7 @@ class Quantification:
                 "exact": None if self.exact is None else str(self.exact),
                 "converged": self.converged,
             },
+            "statistical": None if self.statistical is None else self.statistical.to_json(),
             "mass": {
                 "confident": [self.confident.lower, self.confident.upper],
                 "counterexample": [self.counterexample.lower, self.counterexample.upper],
@@ -253,4 +291,7 @@ class Quantification:
         bounds = self.bounds
         assert bounds is not None
         shown = f"= {self.value:.12g}" if self.value is not None else f"in [{bounds.lower:.9g}, {bounds.upper:.9g}]"
+        if self.statistical is not None:
+            found = self.statistical
+            shown += f", in [{found.lower:.9g}, {found.upper:.9g}] with confidence {found.confidence}"
         return f"Quantification({self.property}: {shown}; {self.status} in {self.seconds:.3g} s, engine {self.engine})"

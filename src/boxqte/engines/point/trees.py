@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from boxqte.engines.box.problem import into_64_bits
+from boxqte.engines.box.problem import into_64_bits, used_axes
 from boxqte.engines.point.kernels import Forest
 from boxqte.grid import Grid, Thresholds
 
@@ -72,7 +72,7 @@ class PointProblem:
 
 def compile_points(grid: Grid) -> PointProblem:
     """The arrays behind a grid; leaf values in 64 bits, exactly where they fit."""
-    used = sorted({cut.axis for cut in grid.cuts})
+    used = used_axes(grid)
     where = {axis: i for i, axis in enumerate(used)}
     sizes = [grid.axes[a].n_cells for a in used]
     limit = np.zeros(len(grid.cuts) + 1, np.int32)
