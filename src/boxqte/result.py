@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 from boxqte.properties import Property
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
+
+    from boxqte.sampling import Sample
 
 VALUE_ERROR = Fraction(1, 10**6)  # bounds further apart than this are no value, whatever the engine says
 
@@ -239,8 +242,8 @@ class Quantification:
         pandas.DataFrame
             `rule` (as `restrict` reads it), `mass` of its counterexamples, their `share` of all counterexamples, the
             `density` (share of the region's mass that is counterexamples), `flip`, and the condition on each attribute.
-            In `attrs`: `counterexample_mass`, `regions` (how many there are), `listed` (the mass in the table), `elsewhere` (mass that is kept in no
-            region), `complete` (whether all counterexamples were found).
+            In `attrs`: `counterexample_mass`, `regions` (how many there are), `listed` (the mass in the table),
+            `elsewhere` (mass that is kept in no region), `complete` (whether all counterexamples were found).
 
         Examples
         --------
@@ -297,6 +300,49 @@ class Quantification:
         from boxqte import exploration
 
         return exploration.restrict(self, condition, time_limit=time_limit)
+
+    def sample(
+        self,
+        n: int,
+        *,
+        random_state: int | np.random.Generator | None = None,
+        replay: bool = True,
+        distinct: bool = False,
+        workers: int | None = None,
+    ) -> Sample:
+        """Counterexamples drawn by the space's mass, each with an x' that makes it one.
+
+        Parameters
+        ----------
+        n
+            How many pairs.
+        random_state
+            A seed or a numpy Generator; the same seed gives the same pairs, however many threads there are.
+        replay
+            Ask the model's own library about every pair, where it is installed; pairs on which it disagrees stay, and are
+            listed in `disagreements`.
+        distinct
+            No pair twice. Without it the draws are independent, and in a small space pairs repeat.
+        workers
+            Threads; None is one per core.
+
+        Returns
+        -------
+        boxqte.sampling.Sample
+            Two tables, `x` and `witness`, in the columns that the model's own `predict` takes.
+
+        Examples
+        --------
+        >>> import boxqte
+        >>> from boxqte.examples import loan_ensemble, loan_space
+        >>> result = boxqte.quantify(loan_ensemble(), loan_space(), boxqte.Fairness("race"))
+        >>> found = result.sample(100, random_state=0)
+        >>> len(found), bool((found.x["age"] >= 50).all()), bool((found.x["income"] == found.witness["income"]).all())
+        (100, True, True)
+        """
+        from boxqte import sampling
+
+        return sampling.sample(self, n, random_state=random_state, replay=replay, distinct=distinct, workers=workers)
 
     def to_json(self) -> dict[str, Any]:
         """The result as a JSON object (the format of `boxqte quantify --json`)."""
