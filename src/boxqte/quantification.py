@@ -11,7 +11,9 @@ from boxqte.engines import DEFAULT_ENGINE, Limits, Progress, Watch, make_engine
 from boxqte.errors import EngineError, SpaceError
 from boxqte.grid import build_grid
 from boxqte.importers import ImportedModel, load_model
+from boxqte.origin import Origin
 from boxqte.properties import Property
+from boxqte.regions import RegionStore
 from boxqte.result import ModelSummary, Quantification, up
 from boxqte.space import Space
 
@@ -79,6 +81,9 @@ def quantify(
     solver = make_engine(engine, options)
     watch = Watch(limits, progress)
     grid = build_grid(imported.ensemble, bound, property)
+    store = RegionStore() if hasattr(solver, "observers") else None
+    if store is not None:
+        solver.observers.append(store)  # type: ignore[attr-defined]
     outcome = solver.run(grid, limits, watch)
     return Quantification(
         property=property,
@@ -94,6 +99,7 @@ def quantify(
         count=bound.count(),
         details=outcome.details,
         statistical=outcome.statistical,
+        origin=Origin(imported, grid, engine, dict(options or {}), limits, store, outcome.status),
     )
 
 

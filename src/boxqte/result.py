@@ -8,9 +8,15 @@ import math
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from boxqte.properties import Property
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    from boxqte.sampling import Sample
 
 VALUE_ERROR = Fraction(1, 10**6)  # bounds further apart than this are no value, whatever the engine says
 
@@ -157,6 +163,8 @@ class Quantification:
     count: int | None = None
     details: dict[str, Any] = field(default_factory=dict)
     statistical: Statistical | None = None
+    origin: Any = field(default=None, repr=False)
+    """The question behind the answer (boxqte.origin.Origin), for further questions; not part of the JSON form."""
 
     @builtins.property
     def converged(self) -> bool:
@@ -240,6 +248,138 @@ class Quantification:
             f"{certain}; inside them, an interval that contains the measure with probability "
             f"{self.statistical.confidence} over the random draws, whenever one looks"
         )
+
+    def regions(
+        self,
+        top: int | None = 20,
+        *,
+        merge: bool = True,
+        pure: bool | None = None,
+        flip: bool = True,
+        time_limit: float | None = None,
+    ) -> pd.DataFrame:
+        """Where the counterexamples are: disjoint regions as readable rules, the largest first.
+
+        Parameters
+        ----------
+        top
+            How many regions; None is all of them.
+        merge
+            Join neighbouring regions that differ in one attribute and have about the same density.
+        pure
+            Split the heaviest regions until they consist of counterexamples only (epsilon = 0), and list their parts;
+            by default where the search has no more regions than are asked for.
+        flip
+            Also compute which way the class flips; takes a search of the regions shown.
+        time_limit
+            Seconds for each search that this needs; by default as in the run.
+
+        Returns
+        -------
+        pandas.DataFrame
+            `rule` (as `restrict` reads it), `mass` of its counterexamples, their `share` of all counterexamples, the
+            `density` (share of the region's mass that is counterexamples), `flip`, and the condition on each attribute.
+            In `attrs`: `counterexample_mass`, `regions` (how many there are), `listed` (the mass in the table),
+            `elsewhere` (mass that is kept in no region), `complete` (whether all counterexamples were found).
+
+        Examples
+        --------
+        >>> import boxqte
+        >>> from boxqte.examples import loan_ensemble, loan_space
+        >>> result = boxqte.quantify(loan_ensemble(), loan_space(), boxqte.Fairness("race"))
+        >>> print(result.regions().loc[0, "rule"])
+        income < 600 and age >= 50
+        """
+        from boxqte import exploration
+
+        return exploration.regions(self, top, merge=merge, pure=pure, flip=flip, time_limit=time_limit)
+
+    def profile(self, attribute: str, *, time_limit: float | None = None) -> pd.DataFrame:
+        """Counterexamples by value or interval of an attribute, exact.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each set of values that the model cannot tell apart: `value`, its `mass`, `lower` and `upper`
+            (the mass of counterexamples; equal unless a limit ended the search), their `share` of all counterexamples,
+            and the `density` (counterexamples per mass).
+        """
+        from boxqte import exploration
+
+        return exploration.profile(self, attribute, time_limit=time_limit)
+
+    def pairs(self, *, time_limit: float | None = None) -> pd.DataFrame:
+        """From which sensitive value to which: a matrix of masses.
+
+        Row s, column s': the mass of the counterexamples x with value s that have an x' with value s'. An x may have
+        several x', so that a row can sum to more than the counterexamples in it.
+        """
+        from boxqte import exploration
+
+        return exploration.pairs(self, time_limit=time_limit)
+
+    def restrict(self, condition: str, *, time_limit: float | None = None) -> Quantification:
+        """The measure on a part of the space: only x that satisfy the condition count. x' may be any input.
+
+        Parameters
+        ----------
+        condition
+            Such as `"age >= 60 and sex == 'f'"`; see `boxqte.conditions.parse_condition`.
+
+        Examples
+        --------
+        >>> import boxqte
+        >>> from boxqte.examples import loan_ensemble, loan_space
+        >>> result = boxqte.quantify(loan_ensemble(), loan_space(), boxqte.Fairness("race"))
+        >>> result.restrict("income < 300").value < result.value
+        False
+        """
+        from boxqte import exploration
+
+        return exploration.restrict(self, condition, time_limit=time_limit)
+
+    def sample(
+        self,
+        n: int,
+        *,
+        random_state: int | np.random.Generator | None = None,
+        replay: bool = True,
+        distinct: bool = False,
+        workers: int | None = None,
+    ) -> Sample:
+        """Counterexamples drawn by the space's mass, each with an x' that makes it one.
+
+        Parameters
+        ----------
+        n
+            How many pairs.
+        random_state
+            A seed or a numpy Generator; the same seed gives the same pairs, however many threads there are.
+        replay
+            Ask the model's own library about every pair, where it is installed; pairs on which it disagrees stay, and are
+            listed in `disagreements`.
+        distinct
+            No pair twice. Without it the draws are independent, and in a small space pairs repeat.
+        workers
+            Threads; None is one per core.
+
+        Returns
+        -------
+        boxqte.sampling.Sample
+            Two tables, `x` and `witness`, in the columns that the model's own `predict` takes.
+
+        Examples
+        --------
+        >>> import boxqte
+        >>> from boxqte.examples import loan_ensemble, loan_space
+        >>> result = boxqte.quantify(loan_ensemble(), loan_space(), boxqte.Fairness("race"))
+        >>> found = result.sample(100, random_state=0)
+        >>> len(found), bool((found.x["age"] >= 50).all()), bool((found.x["income"] == found.witness["income"]).all())
+        (100, True, True)
+        """
+        from boxqte import sampling
+
+        return sampling.sample(self, n, random_state=random_state, replay=replay, distinct=distinct, workers=workers)
 
     def to_json(self) -> dict[str, Any]:
         """The result as a JSON object (the format of `boxqte quantify --json`)."""

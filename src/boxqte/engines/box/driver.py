@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,32 @@ FloatArray = npt.NDArray[np.float64]
 REPORT_EVERY = 0.05  # seconds
 ENTRY_BYTES = 250  # a queue entry without the box itself: tuple, numbers, bytes header
 DEPTH_FIRST_FROM = 0.75  # of the memory limit
+
+BOUNDS, COUNTED, POINT = 0, 1, 2  # what settled a closed box: bounds on it, counting in it, its single exact margins
+
+
+@dataclass(frozen=True, eq=False)
+class Closed:
+    """The parts of a batch that are decided, one by one. Together with the open boxes they are the batch."""
+
+    boxes: BoxArray
+    """box x axis x word: the cells that each closed box holds"""
+    masses: FloatArray
+    """box x [fair, unfair, low]: floats, each within the run's rounding bound of the exact mass"""
+    how: npt.NDArray[np.int8]
+    """BOUNDS, COUNTED or POINT"""
+
+
+class Observer(Protocol):
+    """Sees all boxes that a search closes: regions, certificates and profiles are observers of the one event stream."""
+
+    def begin(self, problem: Any, roots: BoxArray) -> None:
+        """The search is about to start from the root boxes; `problem` says what the axes and cells are."""
+        ...
+
+    def closed(self, parts: Closed) -> None:
+        """Some boxes were closed. Called under the driver's lock, from any thread, in batches; to be quick."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +75,8 @@ class Reply:
     finished: int = 0
     exact: int = 0
     """how many points had to be evaluated with Python's integers"""
+    closed: Closed | None = None
+    """the decided parts one by one, if the worker was asked to keep them"""
 
 
 class Worker(Protocol):
@@ -161,8 +189,16 @@ class _Run:
     """The state that the threads share, all of it under one lock."""
 
     def __init__(
-        self, roots: BoxArray, masses: FloatArray, limits: Limits, batch: int, call_nodes: int, slack: Fraction
+        self,
+        roots: BoxArray,
+        masses: FloatArray,
+        limits: Limits,
+        batch: int,
+        call_nodes: int,
+        slack: Fraction,
+        observers: Sequence[Observer],
     ):
+        self.observers = observers
         self.limits = limits
         self.batch = batch
         self.call_nodes = call_nodes
@@ -204,6 +240,9 @@ class _Run:
             self.exact += reply.exact
             for kind, total in self.sums.items():
                 total.add(getattr(reply, kind))
+            if reply.closed is not None and len(reply.closed.how):
+                for observer in self.observers:
+                    observer.closed(reply.closed)
             if depth_first:
                 self.open.stack_up(reply.boxes, reply.masses)
             else:
@@ -243,6 +282,7 @@ def drive(
     rounding: Fraction,
     batch: int = 8,
     call_nodes: int = 4000,
+    observers: Sequence[Observer] = (),
 ) -> Outcome:
     """Decide the root boxes, best first, on `limits.workers` threads, until all is decided or a limit is met.
 
@@ -254,8 +294,11 @@ def drive(
         A proved bound, relative to the mass of all boxes, on the rounding error of each sum of decided masses.
     batch, call_nodes
         How many boxes a worker gets at once, and how many nodes it may spend on them.
+    observers
+        Are shown every closed box; the workers must then keep them (`Reply.closed`). Several root boxes need no tags: a
+        closed box lies in one of them.
     """
-    run = _Run(roots, masses, limits, batch, call_nodes, rounding)
+    run = _Run(roots, masses, limits, batch, call_nodes, rounding, observers)
     threads: list[threading.Thread] = []
     status: Status | None = None
     try:

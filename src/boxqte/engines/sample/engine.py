@@ -12,6 +12,8 @@ import numpy as np
 
 from boxqte.engines import Limits, Outcome, Watch
 from boxqte.engines.box import jit
+from boxqte.engines.box.driver import Observer
+from boxqte.engines.box.engine import Box
 from boxqte.engines.box.problem import used_axes
 from boxqte.engines.point import FAIR, LOW, UNFAIR, UNKNOWN, PointDecider, kernels
 from boxqte.engines.sample import sequence
@@ -85,15 +87,19 @@ class Auto:
 
     def __init__(self, options: AutoOptions | None = None):
         self.options = options or AutoOptions()
+        self.box = Box()
+
+    @property
+    def observers(self) -> list[Observer]:
+        """Are shown every box that the exact part closes."""
+        return self.box.observers
 
     def run(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
-        from boxqte.engines.box.engine import Box
-
         if limits.time_limit is None:
-            return Box().run(grid, limits, watch)
+            return self.box.run(grid, limits, watch)
         try:
             with watch.shortened(self.options.exact_share):
-                outcome = Box().run(grid, limits, watch)
+                outcome = self.box.run(grid, limits, watch)
         except EngineError as refusal:  # the question is beyond the exact engine: draws alone, and say so
             drawn = sample(grid, WholeSpace(), (), Decided(), limits, watch, self.options)
             return replace(drawn, details=drawn.details | {"exact_engine": str(refusal)})
