@@ -107,7 +107,8 @@ def _quantify(arguments: argparse.Namespace) -> int:
     from boxqte.space import Space
 
     engine = arguments.engine or DEFAULT_ENGINE
-    options = read_options(engine, arguments.option)
+    confidence = [] if arguments.confidence is None else [f"confidence={arguments.confidence}"]
+    options = read_options(engine, [*arguments.option, *confidence])
     space = Space.load(arguments.space)
     prop.check(space)
     model = load_model(arguments.model, allow_pickle=arguments.allow_pickle)
@@ -319,6 +320,8 @@ def _add_quantify(commands: Any) -> None:
     asked.add_argument("--require", metavar="R", help="the least measure: stops once that is decided; exit code 0 it "
                        "holds, 1 it is violated, 3 undecided")  # fmt: skip
     work = add_work(parser)
+    work.add_argument("--confidence", metavar="C",
+                      help="of the statistical interval, engines auto and sample (default 0.999999)")  # fmt: skip
     work.add_argument("--checkpoint", metavar="FILE",
                       help="keep the state here; the same command goes on from it, whatever stopped the last one")  # fmt: skip
     work.add_argument("--checkpoint-every", metavar="S", type=converter(float, "a number"), default=5.0,

@@ -48,6 +48,7 @@ def answer_text(result: Quantification) -> str:
     lines = [
         _line("question", str(result.property)),
         *_measure_lines(result),
+        *_statistical_lines(result),
         _line("guarantee", result.guarantee()),
         _line("status", f"{result.status}"),
         _line("engine", f"{result.engine}, {result.seconds:.2f} s"),
@@ -79,6 +80,20 @@ def _measure_lines(result: Quantification) -> list[str]:
     return lines
 
 
+def _statistical_lines(result: Quantification) -> list[str]:
+    found = result.statistical
+    if found is None:
+        return []
+    lower, upper = rounded(found.lower, ROUND_FLOOR), rounded(found.upper, ROUND_CEILING)
+    drawn = f"{found.points:,} points drawn from what is undecided"
+    if found.unknown:
+        drawn += f", {found.unknown:,} of them given up and counted against both ends"
+    return [
+        _line("statistical", f"between {lower} and {upper}, with confidence {found.confidence}"),
+        _line("", drawn),
+    ]
+
+
 def measure_text(result: Quantification) -> str:
     """The measure to at most 12 decimals and how far it can be trusted; in words if there is none."""
     bounds = result.bounds
@@ -102,6 +117,9 @@ def progress_text(progress: Progress) -> str:
     if not progress.nodes and not progress.decided:
         return f"{progress.seconds:8.1f} s  starting (the first run on a machine compiles for some minutes)"
     lower, upper = rounded(progress.lower, ROUND_FLOOR, 6), rounded(progress.upper, ROUND_CEILING, 6)
+    if progress.statistical is not None:
+        drawn = rounded(progress.statistical[0], ROUND_FLOOR, 6), rounded(progress.statistical[1], ROUND_CEILING, 6)
+        return f"{progress.seconds:8.1f} s  statistical: between {drawn[0]} and {drawn[1]}, {progress.nodes:,} points"
     return (
         f"{progress.seconds:8.1f} s  measure between {lower} and {upper}, decided {100 * progress.decided:.2f} %, "
         f"{progress.nodes:,} nodes, {progress.open_boxes:,} open"

@@ -118,6 +118,7 @@ def quantify(
         input_rounding=up(grid.input_rounding),
         count=bound.count(),
         details=outcome.details,
+        statistical=outcome.statistical,
         origin=Origin(imported, grid, engine, dict(options or {}), limits, store, outcome.status),
     )
 

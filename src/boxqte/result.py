@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 from boxqte.properties import Property
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
+
+    from boxqte.sampling import Sample
 
 VALUE_ERROR = Fraction(1, 10**6)  # bounds further apart than this are no value, whatever the engine says
 
@@ -24,6 +27,8 @@ class Status(Enum):
     CONVERGED = "converged"
     GAP = "gap reached"
     THRESHOLD = "threshold decided"
+    CONFIDENT_GAP = "gap reached with the stated confidence"
+    POINTS = "point limit"
     TIME = "time limit"
     NODES = "node limit"
     MEMORY = "memory limit"
@@ -96,6 +101,32 @@ class ModelSummary:
     source: str = ""
 
 
+@dataclass(frozen=True)
+class Statistical:
+    """An interval that holds with the stated confidence, at all times at once, and the draws behind it.
+
+    `unknown` points were given up; they count as unfair for `lower` and as fair for `upper`.
+    """
+
+    lower: float
+    upper: float
+    confidence: float
+    points: int
+    fair: int
+    unfair: int
+    low: int
+    unknown: int
+    seed: int
+
+    @property
+    def width(self) -> float:
+        return self.upper - self.lower
+
+    def to_json(self) -> dict[str, Any]:
+        """The interval as a JSON object."""
+        return asdict(self)
+
+
 @dataclass(frozen=True, eq=False)
 class Quantification:
     """The answer: which share of the confident inputs is treated fairly (or robustly).
@@ -113,6 +144,8 @@ class Quantification:
         Why the engine stopped; `Status.CONVERGED` means that every input is decided.
     confident, counterexample
         Bounds on the masses of X_kappa and X_unfair.
+    statistical
+        Inside the certain bounds, an interval that holds with a stated confidence, if points were drawn; else None.
     rounding_ambiguous
         A bound on the mass of inputs whose verdict could differ in the library because it sums in floating point;
         None if the engine does not compute it.
@@ -130,6 +163,7 @@ class Quantification:
     input_rounding: float = 0.0
     count: int | None = None
     details: dict[str, Any] = field(default_factory=dict)
+    statistical: Statistical | None = None
     origin: Any = field(default=None, repr=False)
     """The question behind the answer (boxqte.origin.Origin), for further questions; not part of the JSON form."""
 
@@ -208,7 +242,13 @@ class Quantification:
             return "exact rational arithmetic"
         if self.converged:
             return "every input decided; bounds include all floating-point error"
-        return "certain bounds, rounded outward; the undecided mass is counted against both"
+        certain = "certain bounds, rounded outward; the undecided mass is counted against both"
+        if self.statistical is None:
+            return certain
+        return (
+            f"{certain}; inside them, an interval that contains the measure with probability "
+            f"{self.statistical.confidence} over the random draws, whenever one looks"
+        )
 
     def regions(
         self,
@@ -240,8 +280,8 @@ class Quantification:
         pandas.DataFrame
             `rule` (as `restrict` reads it), `mass` of its counterexamples, their `share` of all counterexamples, the
             `density` (share of the region's mass that is counterexamples), `flip`, and the condition on each attribute.
-            In `attrs`: `counterexample_mass`, `regions` (how many there are), `listed` (the mass in the table), `elsewhere` (mass that is kept in no
-            region), `complete` (whether all counterexamples were found).
+            In `attrs`: `counterexample_mass`, `regions` (how many there are), `listed` (the mass in the table),
+            `elsewhere` (mass that is kept in no region), `complete` (whether all counterexamples were found).
 
         Examples
         --------
@@ -299,6 +339,49 @@ class Quantification:
 
         return exploration.restrict(self, condition, time_limit=time_limit)
 
+    def sample(
+        self,
+        n: int,
+        *,
+        random_state: int | np.random.Generator | None = None,
+        replay: bool = True,
+        distinct: bool = False,
+        workers: int | None = None,
+    ) -> Sample:
+        """Counterexamples drawn by the space's mass, each with an x' that makes it one.
+
+        Parameters
+        ----------
+        n
+            How many pairs.
+        random_state
+            A seed or a numpy Generator; the same seed gives the same pairs, however many threads there are.
+        replay
+            Ask the model's own library about every pair, where it is installed; pairs on which it disagrees stay, and are
+            listed in `disagreements`.
+        distinct
+            No pair twice. Without it the draws are independent, and in a small space pairs repeat.
+        workers
+            Threads; None is one per core.
+
+        Returns
+        -------
+        boxqte.sampling.Sample
+            Two tables, `x` and `witness`, in the columns that the model's own `predict` takes.
+
+        Examples
+        --------
+        >>> import boxqte
+        >>> from boxqte.examples import loan_ensemble, loan_space
+        >>> result = boxqte.quantify(loan_ensemble(), loan_space(), boxqte.Fairness("race"))
+        >>> found = result.sample(100, random_state=0)
+        >>> len(found), bool((found.x["age"] >= 50).all()), bool((found.x["income"] == found.witness["income"]).all())
+        (100, True, True)
+        """
+        from boxqte import sampling
+
+        return sampling.sample(self, n, random_state=random_state, replay=replay, distinct=distinct, workers=workers)
+
     def to_json(self) -> dict[str, Any]:
         """The result as a JSON object (the format of `boxqte quantify --json`)."""
         bounds = self.bounds
@@ -310,6 +393,7 @@ class Quantification:
                 "exact": None if self.exact is None else str(self.exact),
                 "converged": self.converged,
             },
+            "statistical": None if self.statistical is None else self.statistical.to_json(),
             "mass": {
                 "confident": [self.confident.lower, self.confident.upper],
                 "counterexample": [self.counterexample.lower, self.counterexample.upper],
@@ -377,6 +461,9 @@ class Quantification:
         bounds = self.bounds
         assert bounds is not None
         shown = f"= {self.value:.12g}" if self.value is not None else f"in [{bounds.lower:.9g}, {bounds.upper:.9g}]"
+        if self.statistical is not None:
+            found = self.statistical
+            shown += f", in [{found.lower:.9g}, {found.upper:.9g}] with confidence {found.confidence}"
         return f"Quantification({self.property}: {shown}; {self.status} in {self.seconds:.3g} s, engine {self.engine})"
 
     def _repr_html_(self) -> str:

@@ -236,6 +236,15 @@ class OpenBoxes:
         self.serial += len(boxes)
         return list(zip(scores.tolist(), range(first, self.serial), masses.tolist(), self._packed(boxes)))
 
+    def masses(self) -> FloatArray:
+        """The mass of every open box."""
+        return np.array([entry[2] for entry in self.heap] + [mass for mass, _ in self.stack])
+
+    def boxes(self, at: npt.NDArray[np.int64]) -> BoxArray:
+        """Some of the boxes, by their place in `masses`."""
+        n = len(self.heap)
+        return self._unpacked([self.heap[i][3] if i < n else self.stack[i - n][1] for i in at.tolist()])
+
     def _packed(self, boxes: BoxArray) -> list[bytes]:
         n_axes, words = self.shape
         rows = np.ascontiguousarray(boxes).reshape(len(boxes), n_axes * words).view(np.uint8)[:, self.used]
@@ -439,6 +448,7 @@ def drive(
             "open_boxes": len(run.open),
             "queue_bytes": run.peak,
         },
+        open=run.open if run.open else None,
     )
 
 

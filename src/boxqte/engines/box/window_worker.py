@@ -208,8 +208,8 @@ class WindowWorker:
         return Reply(
             fair, unfair, low, 0.0, np.array([box for box, _ in left], np.uint64).reshape(shape),
             np.array([mass for _, mass in left]), np.ones(len(left)), nodes, tiles,
-            closed=Closed(np.array(closed_boxes, np.uint64).reshape(len(closed_boxes), *shape[1:]), np.array(closed_masses).reshape(-1, 3),
-                          np.full(len(closed_boxes), COUNTED, np.int8)),
+            closed=Closed(np.array(closed_boxes, np.uint64).reshape(len(closed_boxes), *shape[1:]),
+                          np.array(closed_masses).reshape(-1, 3), np.full(len(closed_boxes), COUNTED, np.int8)),
         )  # fmt: skip
 
     def _search(self, box: BoxArray, decided: FloatArray) -> npt.NDArray[np.int64]:
