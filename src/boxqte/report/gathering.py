@@ -119,6 +119,44 @@ def _mass(table: pd.DataFrame, row: Any, column: Any) -> float | None:
 
 
 def _pairs(result: Quantification, extent: Extent) -> tuple[Pair, ...]:
-    if not hasattr(result, "sample"):
-        return ()
-    return ()
+    """Counterexamples drawn by mass, each with the input that makes it one, in readable values."""
+    import numpy as np
+
+    from boxqte.cellvalues import GridValues
+    from boxqte.sampling import drawn
+
+    origin = result.origin
+    values = GridValues(origin.grid)
+    two = drawn(origin, origin.regions(), extent.pairs, np.random.default_rng(SEED), 1, values)
+    classes = _classes(origin.model.ensemble, *(values.matrix(columns) for columns in two))
+    pairs = []
+    for i in range(extent.pairs):
+        attributes = tuple(
+            Difference(axis.attribute.name, *(_shown(axis.attribute, columns[at][i]) for columns in two))
+            for at, axis in enumerate(origin.grid.axes)
+        )
+        # what changed comes first, so that it is seen where a model has many columns
+        pairs.append(Pair(tuple(sorted(attributes, key=lambda d: not d.changed)), classes[0][i], classes[1][i]))
+    return tuple(pairs)
+
+
+def _classes(ensemble: Any, first: Any, second: Any) -> tuple[list[str], list[str]]:
+    """The classes of both inputs of each pair. They differ, so of two margins the larger one is the positive class."""
+    import numpy as np
+
+    margins = np.asarray(ensemble.margin(first)), np.asarray(ensemble.margin(second))
+    if margins[0].shape[1] == 1:
+        positive = (margins[0] > margins[1])[:, 0]
+        numbers = positive.astype(int), (~positive).astype(int)
+    else:
+        numbers = margins[0].argmax(axis=1), margins[1].argmax(axis=1)
+    one, two = ([str(ensemble.classes[c]) for c in classes] for classes in numbers)
+    return one, two
+
+
+def _shown(attribute: Any, value: float) -> str:
+    if value != value or (not attribute.is_numeric and int(value) >= len(attribute.values)):
+        return "missing"
+    if not attribute.is_numeric:
+        return str(attribute.label_of(int(value)))
+    return str(int(value)) if attribute.kind == "integer" else f"{value:.6g}"

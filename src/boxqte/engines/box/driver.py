@@ -238,12 +238,12 @@ class OpenBoxes:
 
     def masses(self) -> FloatArray:
         """The mass of every open box."""
-        return np.array([entry[2] for entry in self.heap] + [mass for mass, _ in self.stack])
+        return np.array([entry[2] for entry in [*self.heap, *self.stack]], dtype=np.float64)
 
     def boxes(self, at: npt.NDArray[np.int64]) -> BoxArray:
         """Some of the boxes, by their place in `masses`."""
         n = len(self.heap)
-        return self._unpacked([self.heap[i][3] if i < n else self.stack[i - n][1] for i in at.tolist()])
+        return self.unpacked([self.heap[i] if i < n else self.stack[i - n] for i in at.tolist()])[0]
 
     def _packed(self, boxes: BoxArray) -> list[bytes]:
         n_axes, words = self.shape
