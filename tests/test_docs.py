@@ -6,6 +6,8 @@ import json
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -91,3 +93,10 @@ def test_every_field_of_a_space_is_on_its_page() -> None:
     page = (ROOT / "docs" / "space.md").read_text(encoding="utf-8")
     for field in ("name", "kind", "low", "high", "values", "labels", "columns", "codes", "missing", "mass", "label"):
         assert f"`{field}`" in page
+
+
+def test_the_reference_is_up_to_date() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "docs" / "make_reference.py", "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
