@@ -89,7 +89,7 @@ class Audit:
             row |= {"value": None if r is None else r.value, "status": question.status}
             row |= {"seconds": None if r is None else r.seconds}
             if self.gate is not None:
-                row["verdict"] = ", ".join(str(c.verdict) for c in self.checks_of(question)) or None
+                row["verdict"] = ", ".join(str(c.verdict) for c in self.checks_of(question))
             rows.append(row)
         return pd.DataFrame(rows)
 
