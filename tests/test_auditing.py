@@ -46,6 +46,15 @@ def test_each_attribute_alone_then_all_together_then_robustness() -> None:
         assert found[question.name].exact == alone.exact
 
 
+def test_an_audit_is_readable_in_one_line() -> None:
+    assert repr(loan_audit(require=0.5)) == (
+        "Audit(TreeEnsemble; race: 0.697030; age: 0.760000; race, age: 0.400000; robustness: 0.996970)"
+    )
+    assert repr(loan_audit(require=0.5, robustness=0).gate) == (
+        "GateReport(violated: race holds, age holds, race, age violated)"
+    )
+
+
 def test_one_sensitive_attribute_is_not_asked_about_twice() -> None:
     assert [q.name for q in loan_audit(sensitive="race").questions] == ["race", "robustness"]
 
