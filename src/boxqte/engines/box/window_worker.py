@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.engines.box.brick import ROLE_E, ROLE_O, ROLE_S, Brick, Frame, Levels, Nodes
-from boxqte.engines.box.driver import BoxArray, FloatArray, Reply
+from boxqte.engines.box.driver import COUNTED, BoxArray, Closed, FloatArray, Reply
 from boxqte.engines.box.erosion import BLOCK_MEMO, BLOCK_WORDS, Memo, Windows
 from boxqte.engines.box.exchange_worker import root_boxes
 from boxqte.engines.box.problem import Problem, compile_problem, wrapped
@@ -278,13 +278,20 @@ class WindowWorker:
 
     def work(self, boxes: BoxArray, masses: FloatArray, budget: int, depth_first: bool) -> Reply:
         decided = np.zeros(2 * N_KINDS)
+        closed_boxes: list[BoxArray] = []
+        closed_masses: list[list[float]] = []
         nodes = tiles = 0
         left: list[tuple[BoxArray, float]] = [(box, mass) for box, mass in zip(boxes, masses.tolist())][::-1]
         begun = 0
         while left and (begun < len(boxes) or depth_first) and (nodes < budget or not begun):
             box, _ = left.pop()
             begun += 1
-            counts = self._search(box, decided)
+            own = np.zeros(2 * N_KINDS)
+            counts = self._search(box, own)
+            decided += own
+            if not counts[0]:  # no part of it is left
+                closed_boxes.append(box)
+                closed_masses.append((own[:N_KINDS] + own[N_KINDS:])[: N_KINDS - 1].tolist())
             nodes += int(counts[1])
             tiles += int(counts[2])
             children = [(self.out_boxes[i].copy(), float(self.out_mass[i])) for i in range(counts[0])]
@@ -295,6 +302,8 @@ class WindowWorker:
         return Reply(
             fair, unfair, low, 0.0, np.array([box for box, _ in left], np.uint64).reshape(shape),
             np.array([mass for _, mass in left]), np.ones(len(left)), nodes, tiles,
+            closed=Closed(np.array(closed_boxes, np.uint64).reshape(len(closed_boxes), *shape[1:]),
+                          np.array(closed_masses).reshape(-1, 3), np.full(len(closed_boxes), COUNTED, np.int8)),
         )  # fmt: skip
 
     def _search(self, box: BoxArray, decided: FloatArray) -> npt.NDArray[np.int64]:
