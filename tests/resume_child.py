@@ -10,7 +10,8 @@ import random
 import sys
 
 from boxqte import Attribute, Fairness, Space, quantify
-from boxqte.ensemble import EnsembleBuilder, Test, TreeEnsemblefrom boxqte.examples import loan_ensemble, loan_space
+from boxqte.ensemble import EnsembleBuilder, Test, TreeEnsemble
+from boxqte.examples import loan_ensemble, loan_space
 
 N_ATTRIBUTES, N_VALUES, N_TREES = 9, 24, 26
 

@@ -79,6 +79,7 @@ def _silence(stream: Any) -> None:
 def _quantify(arguments: argparse.Namespace) -> int:
     _check_output(arguments.json, "--json")
     _check_output(arguments.checkpoint, "--checkpoint")
+    _check_output(arguments.certificate, "--certificate")
     prop = _property(arguments)
     from boxqte.engines import DEFAULT_ENGINE
     from boxqte.importers import load_model
@@ -106,6 +107,7 @@ def _quantify(arguments: argparse.Namespace) -> int:
         progress=None if arguments.quiet else _ProgressLines(),
         checkpoint=arguments.checkpoint,
         checkpoint_every=arguments.checkpoint_every,
+        certificate=arguments.certificate,
     )
     written = _written(arguments.json, result.to_json())
     if arguments.json != "-":
@@ -396,6 +398,7 @@ def _add_quantify(commands: Any) -> None:
                       help="seconds between two checkpoints (default 5)")  # fmt: skip
     out = parser.add_argument_group("output")
     out.add_argument("--json", metavar="FILE", help="write the result as JSON; - is standard output")
+    out.add_argument("--certificate", metavar="FILE", help="write the proof here; boxqte certify checks it")
     out.add_argument("--quiet", action="store_true", help="no progress lines and no notes")
     parser.set_defaults(run=_quantify)
 
