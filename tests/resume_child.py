@@ -16,11 +16,11 @@ from boxqte.examples import loan_ensemble, loan_space
 N_ATTRIBUTES, N_VALUES, N_TREES = 9, 24, 26
 
 
-def ensemble() -> TreeEnsemble:
+def ensemble(n_trees: int = N_TREES) -> TreeEnsemble:
     """Trees of depth 3 on random attributes: the same at every call."""
     rng = random.Random(5)
     builder = EnsembleBuilder()
-    for _ in range(N_TREES):
+    for _ in range(n_trees):
         builder.add_tree(
             feature=[*(rng.randrange(N_ATTRIBUTES) for _ in range(7)), *[-1] * 8],
             test=[Test.AT_MOST_F64] * 7 + [Test.LEAF] * 8,
