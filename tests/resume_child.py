@@ -1,6 +1,6 @@
 """The run that tests/test_resume.py kills: one question of a few seconds, its state kept in the file that is named.
 
-    python tests/resume_child.py CHECKPOINT WORKERS [CERTIFICATE]
+python tests/resume_child.py CHECKPOINT WORKERS [CERTIFICATE]
 """
 
 from __future__ import annotations

@@ -62,15 +62,15 @@ def test_certificates_of_larger_random_problems(tmp_path, block):
 def medium(tmp_path_factory):
     """A certificate with some hundred splits, and what it proves."""
     file = tmp_path_factory.mktemp("medium") / "certificate"
-    problem = (resume_child.ensemble(), resume_child.space(), Fairness("a0"))
-    return problem, written(problem, file, options={"finish_limit": 60_000}, workers=2), file
+    problem = (resume_child.ensemble(12), resume_child.space(), Fairness("a0"))
+    return problem, written(problem, file, options={"finish_limit": 500}, workers=2), file
 
 
 def test_workers_of_the_engine_and_of_the_checker_do_not_matter(medium):
     problem, result, file = medium
     assert result.converged
     assert result.details["finished"] > 100
-    for workers in (1, 2, 3):
+    for workers in (1, 2):
         verdict = certify(file, problem[0], workers=workers)
         assert agrees(result, verdict)
     assert verdict.boxes >= result.details["finished"]
@@ -89,9 +89,9 @@ def test_a_stopped_run_is_certified_with_its_open_boxes(tmp_path):
 
 def test_a_resumed_run_is_certified_as_a_whole(tmp_path):
     file, state = tmp_path / "certificate", tmp_path / "state"
-    problem = (resume_child.ensemble(), resume_child.space(), Fairness("a0"))
-    options = {"finish_limit": 60_000}
-    for limit in (50, 120, 200):
+    problem = (resume_child.ensemble(12), resume_child.space(), Fairness("a0"))
+    options = {"finish_limit": 500}
+    for limit in (50, 200, 700):
         stopped = written(problem, file, node_limit=limit, checkpoint=state, options=options)
         assert not stopped.converged
         assert agrees(stopped, certify(file, problem[0], workers=1))
@@ -136,7 +136,9 @@ def mutated_token(token: str, tokens: list[str], rng: random.Random, n_cuts: int
         return token[0] + ",".join(parts)
     if token[0] == "o" and rng.random() < 0.5:
         return f"o{int(token[1:]) + rng.choice([-1, 1, 1000])}"
-    return rng.choice([other for other in ("f", "u", "o99999", "c0", "c1", "b0", "0", "x", "c", "cnan", "") if other != token])
+    return rng.choice(
+        [other for other in ("f", "u", "o99999", "c0", "c1", "b0", "0", "x", "c", "cnan", "") if other != token]
+    )
 
 
 def mutant(lines: list[str], rng: random.Random) -> tuple[list[str], str]:
@@ -178,7 +180,9 @@ def mutant(lines: list[str], rng: random.Random) -> tuple[list[str], str]:
             attribute = rng.choice(head["space"]["attributes"])
             attribute[rng.choice(["low", "high"])] += 1
         elif at_field == "property":
-            head["property"] |= rng.choice([{"sensitive": ["a1"]}, {"kappa": 0.4}, {"tie": "paper"}, {"epsilon_rate": 0.1}])
+            head["property"] |= rng.choice(
+                [{"sensitive": ["a1"]}, {"kappa": 0.4}, {"tie": "paper"}, {"epsilon_rate": 0.1}]
+            )
         else:
             head[at_field] = head[at_field][::-1]
         out[0] = json.dumps(head)
@@ -209,11 +213,10 @@ def check_mutants(medium, tmp_path: Path, n: int, seed: int) -> None:
         forged.write_bytes(sealed(changed))
         try:
             verdict = certify(forged, problem[0], space=problem[1], workers=1)
-        except CertificateError as error:
-            assert "\n" not in str(error)
+        except CertificateError:
             continue
         # It proves something: then it must be the same statement, by another (true) proof.
-        assert verdict.property == truth.property
+        assert verdict.asked == truth.asked
         assert (verdict.fair, verdict.unfair, verdict.low, verdict.open_boxes) == (
             truth.fair, truth.unfair, truth.low, truth.open_boxes), what  # fmt: skip
         survived.append(what)

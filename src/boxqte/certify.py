@@ -38,6 +38,7 @@ BLOCK = 64
 CLOSE = 2.0**-40  # masses are compared up to this share of the box (claims) or of the space (sums)
 CACHE = 1 << 22  # numbers that all tables in a cache may have
 HALF = Fraction(1, 2)
+NONSENSE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, StopIteration, RecursionError)
 
 
 class Rejected(CertificateError):  # noqa: N818 (it is a verdict)
@@ -48,7 +49,7 @@ class Rejected(CertificateError):  # noqa: N818 (it is a verdict)
 class Verdict:
     """What a certificate proves: lower bounds of three masses, and through them bounds of the measure."""
 
-    property: dict[str, Any]
+    asked: dict[str, Any]
     fair: float
     unfair: float
     low: float
@@ -95,7 +96,7 @@ def certify(file: str | Path, model: object, *, space: Space | None = None, work
         if not isinstance(stated, float) or not 0 <= stated <= 1 or abs(Fraction(stated) - own) > CLOSE:
             raise Rejected(f"{file}: the {kind} mass is stated as {stated}, its boxes prove {float(own):.15g}")
         proved.append(stated if stated <= own else math.nextafter(float(own), 0))
-    return Verdict(first.asked, *proved, first.boxes, first.n_open)
+    return Verdict(first.asked, proved[0], proved[1], proved[2], first.boxes, first.n_open)
 
 
 class Share(NamedTuple):
@@ -128,15 +129,7 @@ def _share(file: str | Path, model: TreeEnsemble, space: Space | None, n: int, k
             raise Rejected("the last line has other fields than fair, unfair, low, sha256")
     except BoxQTEError as error:
         raise type(error)(f"{file}, line {number}: {error}") from None
-    except (
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        ArithmeticError,
-        StopIteration,
-        RecursionError,
-    ) as error:
+    except NONSENSE as error:
         raise Rejected(f"{file}, line {number}: has no meaning ({type(error).__name__}: {error})") from None
     return Share(check.masses, check.largest, question.asked, last, len(check.axis_cuts), check.boxes, len(check.open))
 
@@ -271,7 +264,7 @@ class Question:
         starts = [first, *sorted(e for e in edges if first < e < last), last]
         below = [attribute.mass_below(v) for v, _ in starts]
         if first[0] == last[0]:  # a single real number
-            below = [Fraction(0), 1 - (attribute.missing or 0)]
+            below = [Fraction(0), 1 - (attribute.missing or Fraction(0))]
         points = [(float(v),) if integral else ((v + w) / 2,) for (v, _), (w, _) in pairwise(starts)]
         return [*zip(starts, points, [high - low for low, high in pairwise(below)])]
 
@@ -467,9 +460,11 @@ class Checker:
 
     def _counted(self, box: Box) -> tuple[float, float]:
         """Theorem 4: the unfair and the low share of a box, its trees taken as sums of independent parts."""
-        q, parts = self.question, [(self.s_bits, ())]  # axes, trees; the sensitive axes are one part
+        q = self.question
+        parts: list[tuple[int, tuple[int, ...]]] = [(self.s_bits, ())]  # axes, trees; the sensitive axes are one part
         for t in box.trees:
-            axes, joined, apart = self.axes_of[t], (t,), []
+            axes, apart = self.axes_of[t], []
+            joined: tuple[int, ...] = (t,)
             for part in parts:
                 if part[0] & axes:
                     axes, joined = axes | part[0], part[1] + joined
@@ -479,16 +474,16 @@ class Checker:
         vector = [part for part in parts if part[0] & self.s_bits] or [(0, ())]
         table, classes, mass, least, most = self._part(box, *vector[0])
         scalars = [self._part(box, *part) for part in parts if part[0] and not part[0] & self.s_bits]
-        in_a, in_b, size_a, size_b = [], [], len(mass), 1
-        for part in sorted(scalars, key=lambda part: -len(part[2])):
-            n = len(part[2])
-            if size_a * n + size_b <= size_a + size_b * n:
-                in_a, size_a = [*in_a, part], size_a * n
-            else:
-                in_b, size_b = [*in_b, part], size_b * n
-        self.largest = max(self.largest, size_b)
-        key, prefix = self._ordered(in_b)
-        value, weight = _joined(in_a, q.dtype)
+        lists: tuple[list[Any], list[Any]] = ([], [])  # A and B
+        sizes = [len(mass), 1]
+        for scalar in sorted(scalars, key=lambda scalar: -len(scalar[2])):
+            n = len(scalar[2])
+            to_b = sizes[0] * n + sizes[1] > sizes[0] + sizes[1] * n
+            lists[to_b].append(scalar)
+            sizes[to_b] *= n
+        self.largest = max(self.largest, sizes[1])
+        key, prefix = self._ordered(lists[1])
+        value, weight = _joined(lists[0], q.dtype)
         weight = np.multiply.outer(mass, weight).reshape(-1) / FIXED
 
         def below(margin: Any, level: int) -> Any:

@@ -45,11 +45,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         masses = {kind: getattr(verdict, kind) for kind in ("fair", "unfair", "low")}
         counts = {"boxes": verdict.boxes, "open_boxes": verdict.open_boxes}
-        print(json.dumps({"proved": True, "measure": bounds, **masses, **counts, "property": verdict.property}))
+        print(json.dumps({"proved": True, "measure": bounds, **masses, **counts, "property": verdict.asked}))
         return PROVED
-    asked = {name: value for name, value in verdict.property.items() if name != "kind"}
+    asked = {name: value for name, value in verdict.asked.items() if name != "kind"}
     shown = "undefined, nothing is confident" if bounds is None else f"between {bounds[0]!r} and {bounds[1]!r}"
-    print(f"proved      {verdict.property['kind']} {json.dumps(asked)}")
+    print(f"proved      {verdict.asked['kind']} {json.dumps(asked)}")
     print(f"model       {model.source or 'as given'}, fingerprint {model.ensemble.fingerprint():.16}")
     print(f"space       {'as given with --space' if space else 'as written in the certificate'}")
     print(f"measure     {shown}")
