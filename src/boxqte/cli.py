@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from boxqte._version import __version__
-from boxqte.commands import audit, completion, gate
+from boxqte.commands import audit, certify, completion, gate
 from boxqte.commands.arguments import (
     add_display,
     add_model,
@@ -95,6 +95,7 @@ def _quantify(arguments: argparse.Namespace) -> int:
     check_output(arguments.json, "--json")
     check_output(arguments.html, "--html")
     check_output(arguments.checkpoint, "--checkpoint")
+    check_output(arguments.certificate, "--certificate")
     prop = _property(arguments)
     requirement = _requirement(arguments, prop)
     from boxqte.engines import DEFAULT_ENGINE
@@ -130,6 +131,7 @@ def _quantify(arguments: argparse.Namespace) -> int:
             progress=progress,
             checkpoint=arguments.checkpoint,
             checkpoint_every=arguments.checkpoint_every,
+            certificate=arguments.certificate,
         )
     unwritten = write_json(arguments.json, result.to_json())
     if arguments.json != "-":
@@ -305,6 +307,7 @@ def make_parser() -> argparse.ArgumentParser:
     audit.add_parser(commands)
     gate.add_parser(commands)
     completion.add_parser(commands)
+    certify.add_parser(commands, add_model)
     return parser
 
 
@@ -329,6 +332,7 @@ def _add_quantify(commands: Any) -> None:
     out = add_display(parser)
     out.add_argument("--json", metavar="FILE", help="write the result as JSON; - is standard output")
     out.add_argument("--html", metavar="REPORT.html", help="write the report: one file, readable offline")
+    out.add_argument("--certificate", metavar="FILE", help="write the proof here; boxqte certify checks it")
     parser.set_defaults(run=_quantify)
 
 

@@ -103,6 +103,8 @@ class Box:
             worker.work(roots[:0], np.zeros(0), 1, False)
             jit.mark_compiled(exchange.__file__)
         classes = len(problem.sensitive_classes(p)[1])
+        if self.recorder is not None:
+            self.recorder.about(p)
         for observer in self.observers:
             observer.begin(p, roots)
         return driver.drive(
