@@ -21,6 +21,7 @@ from boxqte.result import Decided, Status, down, up
 ENGINES: dict[str, str] = {
     "box": "boxqte.engines.box.engine:Box",
     "exhaustive": "boxqte.engines.exhaustive:Exhaustive",
+    "cegar": "boxqte.engines.cegar.engine:Cegar",
     "smt": "boxqte.engines.smt.engine:Smt",
 }
 DEFAULT_ENGINE = "box"

@@ -26,9 +26,7 @@ class SmtOptions:
 
     def __post_init__(self) -> None:
         if self.blocking_limit < 1:
-            raise EngineError(
-                f"engine 'smt': option 'blocking_limit' must be at least 1, found {self.blocking_limit}"
-            )
+            raise EngineError(f"engine 'smt': option 'blocking_limit' must be at least 1, found {self.blocking_limit}")
 
 
 class Smt:

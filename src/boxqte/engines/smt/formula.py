@@ -215,9 +215,15 @@ def member(i: int, axis: Axis, cells: Sequence[Cell], mask: int, prime: str) -> 
         if chosen and chosen[-1].missing:
             return disjunction([gone, *spans])
         return conjunction([f"(not {gone})", disjunction(spans)])
-    numbers = sorted(n for cell in chosen for n in (cell.values if not cell.missing else (len(axis.attribute.values),)))
+    return one_of(
+        x, [n for cell in chosen for n in (cell.values if not cell.missing else (len(axis.attribute.values),))], axis
+    )
+
+
+def one_of(x: str, numbers: Iterable[int], axis: Axis) -> str:
+    """x is one of these values of a finite attribute."""
     top = len(axis.attribute.values) - (axis.attribute.missing is None)
-    return disjunction([_run(x, low, high, top) for low, high in _runs(numbers)])
+    return disjunction([_run(x, low, high, top) for low, high in _runs(sorted(numbers))])
 
 
 def between(x: str, sort: str, low: Edge, high: Edge, first: Edge | None = None, last: Edge | None = None) -> str:
@@ -255,10 +261,10 @@ def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _run(x: str, low: int, high: int, top: int) -> str:
-    if low == high:
+    if low == high and top:
         return f"(= {x} {low})"
     if low == 0:
-        return f"(<= {x} {high})"
+        return f"(<= {x} {high})" if high != top else "true"
     return f"(>= {x} {low})" if high == top else f"(<= {low} {x} {high})"
 
 

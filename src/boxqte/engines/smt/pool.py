@@ -20,10 +20,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from boxqte.engines.smt.solving import OutOfMemory, OutOfTime
+from boxqte.engines.smt.solving import OutOfMemoryError, OutOfTimeError
 from boxqte.errors import EngineError
 
 MAX_LOSSES = 10  # of one task; a task that kills every worker that takes it will not get better
+MOST_REPORTS = 1000  # at once, so that the watch is told now and then
 GRACE = 2.0  # seconds that a worker process gets to end
 
 
@@ -145,7 +146,7 @@ class ProcessPool:
         self._processes: list[_Process] = []
         self._lost: dict[int, int] = {}
         self._tasks: dict[int, Any] = {}
-        self._later: list[tuple[int, Any]] = []
+        self._aside: list[tuple[_Process, Any]] = []
         self.workers = workers
         self.losses = 0
         try:
@@ -207,22 +208,25 @@ class ProcessPool:
         """What happened; waits at most that long for the first of it."""
         reports: list[Report] = []
         deadline = time.perf_counter() + timeout
-        while True:
+        while len(reports) < MOST_REPORTS:
+            wait = 0.0 if reports else max(deadline - time.perf_counter(), 0.0)
             try:
-                process, message = self._inbox.get(timeout=0 if reports else max(deadline - time.perf_counter(), 0))
+                process, message = self._aside.pop() if self._aside else self._inbox.get(timeout=wait)
             except queue.Empty:
-                return reports
-            if message is None:
+                break
+            if not isinstance(message, Report):
+                if reports:  # their owner must know of them before a task is handed on
+                    self._aside.append((process, message))
+                    break
+                if message is not None:
+                    raise message
                 self._replace(process)
-            elif isinstance(message, BaseException):
-                raise message
             elif message.number in process.tasks:  # not one that was cancelled meanwhile
                 if message.last:
                     del process.tasks[message.number], self._tasks[message.number]
                     self._lost.pop(message.number, None)
                 reports.append(message)
-                if len(reports) >= 1000:
-                    return reports
+        return reports
 
     def _replace(self, process: _Process) -> None:
         """A worker is gone: another takes its place and its tasks."""
@@ -235,11 +239,10 @@ class ProcessPool:
         for number in process.tasks:
             self._lost[number] = self._lost.get(number, 0) + 1
             if self._lost[number] > MAX_LOSSES:
-                raise EngineError(f"{MAX_LOSSES} worker processes died on the same task (out of memory?); the run is over")
-            self._later.append((number, self._tasks[number]))
-        for number, task in self._later:
-            self.submit(number, self._resumed(number, task))
-        self._later.clear()
+                raise EngineError(
+                    f"{MAX_LOSSES} worker processes died on the same task (out of memory?); the run is over"
+                )
+            self.submit(number, self._resumed(number, self._tasks[number]))
 
     def close(self) -> None:
         """End everything at once."""
@@ -287,7 +290,7 @@ def serve(make: Callable[[Any], Starts]) -> None:
             for report in turns.steps():
                 pickle.dump(report, out)
             out.flush()
-    except (OutOfMemory, OutOfTime, EngineError, MemoryError) as problem:
+    except (OutOfMemoryError, OutOfTimeError, EngineError, MemoryError) as problem:
         pickle.dump(problem, out)
         out.flush()
         threading.Event().wait()  # until the input ends

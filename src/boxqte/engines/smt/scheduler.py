@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from boxqte.engines import Limits, Outcome, Watch
-from boxqte.engines.box.driver import half_of_memory
+from boxqte.engines import Limits, Watch
 from boxqte.engines.smt.boxes import Boxes, Masks, PathTuple
 from boxqte.engines.smt.pool import LocalPool, ProcessPool, Report
-from boxqte.engines.smt.solving import OutOfMemory, OutOfTime
+from boxqte.engines.smt.running import Pool, Run
 from boxqte.engines.smt.tasks import Divided, Finished, Found, PairTask, PathTask, Settings, Task, Worker, unfair_mass
 from boxqte.grid import Grid
-from boxqte.result import Decided, Status
+from boxqte.result import Decided
 
 if TYPE_CHECKING:
     from boxqte.engines.smt.engine import SmtOptions
-
-WAIT = 0.1  # seconds between two looks at the clock
-PREFETCH = 2  # tasks of Task_s that a worker process holds, so that it never waits for the scheduler
-BYTES_OF_TASK = 600  # about what a waiting task takes, beside 40 bytes a tree and an attribute
 
 
 @dataclass
@@ -34,81 +28,46 @@ class _Group:
     others: list[PathTuple] = field(default_factory=list)
 
 
-class Scheduler:
+class Scheduler(Run):
     """Runs Task_kappa, Task_not_kappa and the Task_s on a pool, and adds up what they prove."""
 
     def __init__(self, grid: Grid, options: SmtOptions, limits: Limits, watch: Watch):
-        self.grid, self.options, self.limits, self.watch = grid, options, limits, watch
+        super().__init__(limits, watch)
+        self.grid, self.options = grid, options
         self.boxes = Boxes(grid)
+        self.bytes_of_task = 600 + 40 * (len(grid.roots) + len(grid.axes))
         self.fair = self.unfair = self.low = 0  # masses, in the boxes' units
         self.confident = 0  # the mass of the path tuples that Task_kappa has found
         self.groups: dict[int, _Group] = {}
         self.waiting: dict[str, list[Any]] = {"kappa": [], "not-kappa": [], "pair": []}
         self.under_way: dict[int, Task] = {}
         self.found: dict[int, list[PathTuple]] = {}
-        self.counts = {"path_tuples": 0, "tasks": 0, "divided": 0, "checks": 0}
+        self.counts = {"path_tuples": 0, "tasks": 0, "divided": 0}
         self._numbers = itertools.count()
         self._order = itertools.count()
-        self._news = False
 
-    # --- the loop ---
-
-    def run(self) -> Outcome:
-        """Until everything is decided, or a limit or the user ends it."""
-        pool: LocalPool | ProcessPool | None = None
-        status: Status | None = None
-        try:
-            pool = self._pool()
-            self._push(PathTask("kappa", self.boxes.full))
-            if not self.grid.thresholds.all_confident:
-                self._push(PathTask("not-kappa", self.boxes.full))
-            while status is None and not self._done():
-                self._assign(pool)
-                for report in pool.reports(min(WAIT, max(self.watch.seconds_left, 0))):
-                    self._handle(report, pool)
-                status = self._state()
-        except KeyboardInterrupt:
-            status = Status.INTERRUPTED
-        except OutOfTime:
-            status = Status.TIME
-        except (OutOfMemory, MemoryError):
-            status = Status.MEMORY
-        finally:
-            if pool is not None:
-                pool.close()
-        decided = self._decided()
-        if status is not Status.INTERRUPTED and (status is None or self._news):
-            self.watch.report(decided, nodes=self.counts["checks"], open_boxes=0)
-        details = {**self.counts, "workers": self.limits.workers, "lost_workers": pool.losses if pool else 0}
-        return Outcome(decided, status or Status.CONVERGED, None, details)
-
-    def _pool(self) -> LocalPool | ProcessPool:
+    def make_pool(self) -> Pool:
         o = self.options
-        room = (self.limits.memory_limit or half_of_memory()) / self.limits.workers
-        settings = Settings(o.box_blocking, o.blocking_limit if o.decomposition else None, room)
+        settings = Settings(o.box_blocking, o.blocking_limit if o.decomposition else None, self.room_of_worker())
         if self.limits.workers == 1:
             return LocalPool(Worker(self.grid, settings, lambda: self.watch.seconds_left))
         return ProcessPool((Worker, self.grid, settings), self.limits.workers, self._resumed)
 
-    def _done(self) -> bool:
-        busy = {task.kind for task in self.under_way.values()}
-        return not (self.waiting["kappa"] or self.waiting["pair"] or "kappa" in busy or "pair" in busy)
+    def begin(self) -> None:
+        self._push(PathTask("kappa", self.boxes.full))
+        if not self.grid.thresholds.all_confident:
+            self._push(PathTask("not-kappa", self.boxes.full))
 
-    def _state(self) -> Status | None:
-        """Tell the watch what is new; the reason to stop, if there is one."""
-        queued = sum(map(len, self.waiting.values()))
-        size = BYTES_OF_TASK + 40 * (len(self.boxes.roots) + len(self.boxes.axes))
-        if queued * size > (self.limits.memory_limit or half_of_memory()):
-            return Status.MEMORY
-        checks = self.counts["checks"]
-        if self._news or self.watch.seconds_left <= 0 or checks >= (self.limits.node_limit or float("inf")):
-            self._news = False
-            if not self._done():
-                return self.watch.report(self._decided(), nodes=checks, open_boxes=queued)
-            self._news = True  # the last word is `run`'s
-        return None
+    def done(self) -> bool:
+        return not (self.waiting["kappa"] or self.waiting["pair"] or self._busy("kappa") or self._busy("pair"))
 
-    def _decided(self) -> Decided:
+    def queued(self) -> int:
+        return sum(map(len, self.waiting.values()))
+
+    def details(self) -> dict[str, Any]:
+        return self.counts
+
+    def decided(self) -> Decided:
         share = self.boxes.share
         return Decided(share(self.fair), share(self.unfair), share(self.low))
 
@@ -123,18 +82,17 @@ class Scheduler:
         else:
             self.waiting[task.kind].append(task)
 
-    def _assign(self, pool: LocalPool | ProcessPool) -> None:
+    def assign(self, pool: Pool) -> None:
         """Give the workers something to do: of 16, the paper gives 4 to Task_kappa and 2 to Task_not_kappa."""
         n = pool.workers
-        hold = n if isinstance(pool, LocalPool) else PREFETCH * n
-        while self.waiting["pair"] and pool.load("pair") < hold:
+        while self.waiting["pair"] and pool.load("pair") < self.hold(pool):
             self._submit(pool, heapq.heappop(self.waiting["pair"])[2])
         spare = n if not self.waiting["pair"] else 0
         for kind, share in (("kappa", max(n // 4, 1, spare)), ("not-kappa", max(n // 8, 1))):
             while self.waiting[kind] and pool.load(kind) < share:
                 self._submit(pool, self.waiting[kind].pop(0))
 
-    def _submit(self, pool: LocalPool | ProcessPool, task: Task) -> None:
+    def _submit(self, pool: Pool, task: Task) -> None:
         number = next(self._numbers)
         self.under_way[number] = task
         self.counts["tasks"] += 1
@@ -146,8 +104,7 @@ class Scheduler:
             return replace(task, blocked=(*task.blocked, *self.found.pop(number, ())))
         return task
 
-    def _handle(self, report: Report, pool: LocalPool | ProcessPool) -> None:
-        self.counts["checks"] += report.steps
+    def handle(self, report: Report, pool: Pool) -> None:
         if report.number not in self.under_way:  # cancelled by a report just before this one
             return
         task, event = self.under_way[report.number], report.event
@@ -173,7 +130,7 @@ class Scheduler:
         mass = self.boxes.mass(x_box)
         if task.kind == "not-kappa":
             self.low += mass
-            self._news = True
+            self.news = True
             return
         self.counts["path_tuples"] += 1
         self.confident += mass
@@ -210,9 +167,9 @@ class Scheduler:
         unfair = unfair_mass(self.boxes, task.x_box, group.others) if task.shared else event.unfair
         self.unfair += unfair
         self.fair += self.boxes.mass(task.x_box) - unfair
-        self._news = True
+        self.news = True
 
-    def _all_confident_found(self, pool: LocalPool | ProcessPool) -> None:
+    def _all_confident_found(self, pool: Pool) -> None:
         """Task_kappa is complete: the rest of the space is not confident, and Task_not_kappa has nothing left to say."""
         self.low = self.boxes.unit - self.confident
         self.waiting["not-kappa"].clear()
@@ -220,4 +177,4 @@ class Scheduler:
             if task.kind == "not-kappa":
                 pool.cancel(number)
                 del self.under_way[number]
-        self._news = True
+        self.news = True

@@ -15,11 +15,11 @@ NO_TIMEOUT = 2**32 - 1  # z3's own word for it
 ROUGH_MEGABYTE = 2**20
 
 
-class OutOfTime(Exception):
+class OutOfTimeError(Exception):
     """The time limit ended a check."""
 
 
-class OutOfMemory(Exception):
+class OutOfMemoryError(Exception):
     """z3 holds more than its share of memory."""
 
 
@@ -118,20 +118,20 @@ class Session:
         """Whether what has been added can be satisfied."""
         left = self._seconds_left()
         if left <= 0:
-            raise OutOfTime
+            raise OutOfTimeError
         self.solver.set("timeout", NO_TIMEOUT if math.isinf(left) else min(int(left * 1000) + 1, NO_TIMEOUT))
         answer = self.solver.check()
         if self._z3.Z3_get_estimated_alloc_size() > self._room:
-            raise OutOfMemory
+            raise OutOfMemoryError
         if answer != self._z3.unknown:
             return bool(answer == self._z3.sat)
         reason = self.solver.reason_unknown()
         if "keyboard" in reason or "interrupt" in reason:
             raise KeyboardInterrupt
         if self._seconds_left() <= 0 or "timeout" in reason or "canceled" in reason:
-            raise OutOfTime
+            raise OutOfTimeError
         if "memory" in reason:
-            raise OutOfMemory
+            raise OutOfMemoryError
         raise EngineError(f"z3 gave up on a formula: {reason}")
 
     def leaves(self, prime: str) -> PathTuple:
