@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from boxqte._version import __version__
+from boxqte.commands import smtlib
 from boxqte.errors import BoxQTEError
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def _quantify(arguments: argparse.Namespace) -> int:
     from boxqte.space import Space
 
     engine = arguments.engine or DEFAULT_ENGINE
-    options = read_options(engine, arguments.option)
+    options = smtlib.switched(engine, read_options(engine, arguments.option), arguments)
     space = Space.load(arguments.space)
     prop.check(space)
     result = quantify(
@@ -331,6 +332,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"boxqte {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_quantify(commands)
+    smtlib.add_parser(commands, _add_model, _add_question, _property, _check_output)
     space = commands.add_parser("space", help="make or show an input space", description="Make or show an input space.")
     spaces = space.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_infer(spaces)
@@ -356,13 +358,7 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--allow-pickle", action="store_true", help="unpickle the file, which runs code in it")
 
 
-def _add_quantify(commands: Any) -> None:
-    parser = commands.add_parser(
-        "quantify",
-        help="measure fairness or robustness",
-        description="Measure fairness (with --sensitive) or robustness (without) over the whole input space.",
-    )
-    _add_model(parser)
+def _add_question(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--space", metavar="SPACE.json", required=True, help="the input space (boxqte space infer)")
     asked = parser.add_argument_group("what is asked")
     asked.add_argument("--sensitive", metavar="A,B", action="append", help="sensitive attributes; several are one set")
@@ -375,10 +371,21 @@ def _add_quantify(commands: Any) -> None:
                        help="only inputs with confidence above it count (default 0.5: all)")  # fmt: skip
     asked.add_argument("--tie", choices=("library", "paper"), default="library",
                        help="the class at margin 0: what the library's predict says, or none")  # fmt: skip
+
+
+def _add_quantify(commands: Any) -> None:
+    parser = commands.add_parser(
+        "quantify",
+        help="measure fairness or robustness",
+        description="Measure fairness (with --sensitive) or robustness (without) over the whole input space.",
+    )
+    _add_model(parser)
+    _add_question(parser)
     work = parser.add_argument_group("how to work")
     number, whole = _argument(float, "a number"), _argument(_count, "a whole number")
     work.add_argument("--engine", metavar="E", help="see boxqte engines")
     work.add_argument("--option", metavar="NAME=VALUE", action="append", default=[], help="an option of the engine")
+    smtlib.add_switches(work)
     work.add_argument("--time-limit", metavar="S", type=number, help="stop after so many seconds, with bounds")
     work.add_argument("--gap", metavar="G", type=number, default=0.0, help="stop once upper - lower <= G (default 0)")
     work.add_argument("--workers", metavar="N", type=whole, help="threads or processes (default: one per core)")

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 from boxqte.engines.smt.solving import OutOfMemoryError, OutOfTimeError
 from boxqte.errors import EngineError
 
-MAX_LOSSES = 10  # of one task; a task that kills every worker that takes it will not get better
+MAX_LOSSES = 10  # of one task in a row: one that kills every worker that takes it will not get better
 MOST_REPORTS = 1000  # at once, so that the watch is told now and then
 GRACE = 2.0  # seconds that a worker process gets to end
 
@@ -222,9 +222,9 @@ class ProcessPool:
                     raise message
                 self._replace(process)
             elif message.number in process.tasks:  # not one that was cancelled meanwhile
+                self._lost.pop(message.number, None)
                 if message.last:
                     del process.tasks[message.number], self._tasks[message.number]
-                    self._lost.pop(message.number, None)
                 reports.append(message)
         return reports
 

@@ -1,0 +1,1 @@
+"""Commands of `boxqte` that have a module of their own."""
