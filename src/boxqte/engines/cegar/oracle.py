@@ -79,8 +79,8 @@ class SmtOracle:
             return inside
         between = self.terms.between(axis, part.low, part.high)
         if formula.has_flag(its):
-            between = z3.Or(z3.Bool(formula.absent(axis, "")), between)
-        return z3.And(inside, between)
+            between = self.terms.any_of([z3.Bool(formula.absent(axis, ""), self.terms.context), between])
+        return self.terms.all_of([inside, between])
 
 
 # --- the tasks of the workers -----------------------------------------------------------------------------------------

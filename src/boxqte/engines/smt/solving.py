@@ -39,17 +39,25 @@ class Terms:
 
     def __init__(self, grid: Grid):
         self.z3 = load_z3()
+        self.context = self.z3.Context()  # of its own: what else z3 did in this process must not change a run
         self.grid = grid
         self._within: dict[tuple[int, Mask, bool, str], Any] = {}
         self.paths = {
-            prime: [self.z3.Int(f"p{j}{prime}") for j in range(len(grid.roots))] for prime in ("", formula.PRIME)
+            prime: [self.z3.Int(f"p{j}{prime}", self.context) for j in range(len(grid.roots))]
+            for prime in ("", formula.PRIME)
         }
         self._other_path: dict[tuple[int, int, str], Any] = {}
 
     def parsed(self, axis: int, prime: str, text: str) -> Any:
         """A condition on one attribute's variables, from SMT-LIB text."""
         script = f"{formula.declared(axis, self.grid.axes[axis], prime)} (assert {text})"
-        return self.z3.And(*self.z3.parse_smt2_string(script))  # no assertion at all for `true`
+        return self.all_of(list(self.z3.parse_smt2_string(script, ctx=self.context)))  # nothing at all for `true`
+
+    def all_of(self, terms: Sequence[Any]) -> Any:
+        return self.z3.And(terms) if terms else self.z3.BoolVal(True, self.context)
+
+    def any_of(self, terms: Sequence[Any]) -> Any:
+        return self.z3.Or(terms) if terms else self.z3.BoolVal(False, self.context)
 
     def within(self, axis: int, mask: Mask, *, refined: bool, prime: str = "") -> Any:
         """x_i lies in the cells of the mask."""
@@ -76,7 +84,7 @@ class Terms:
 
     def not_this(self, leaves: PathTuple, prime: str) -> Any:
         """The paper's blocking constraint: some path is another one."""
-        return self.z3.Or([self._not_leaf(j, leaf, prime) for j, leaf in enumerate(leaves)])
+        return self.any_of([self._not_leaf(j, leaf, prime) for j, leaf in enumerate(leaves)])
 
     def _not_leaf(self, tree: int, leaf: int, prime: str) -> Any:
         key = (tree, leaf, prime)
@@ -95,8 +103,8 @@ class Terms:
             if here & ~mask
         ]
         if own is not None and all(a & b for a, b in zip(own, x_box)):
-            far.append(self.z3.And(self.inside(own, refined=True)))
-        return self.z3.Or(far)
+            far.append(self.all_of(self.inside(own, refined=True)))
+        return self.any_of(far)
 
 
 class Session:
@@ -110,7 +118,7 @@ class Session:
         self._paths = terms.paths
         self._seconds_left = seconds_left
         self._room = room
-        self.solver = self._z3.Solver()
+        self.solver = self._z3.Solver(ctx=terms.context)
         self.solver.set("relevancy", 0)  # twice as fast on these formulas, which have no quantifiers
         self.solver.from_string("\n".join(lines))
 
@@ -120,16 +128,21 @@ class Session:
         if left <= 0:
             raise OutOfTimeError
         self.solver.set("timeout", NO_TIMEOUT if math.isinf(left) else min(int(left * 1000) + 1, NO_TIMEOUT))
-        answer = self.solver.check()
+        try:
+            answer = self.solver.check()
+        except self._z3.Z3Exception as error:
+            if "memory" in str(error):
+                raise OutOfMemoryError from None
+            raise
         if self._z3.Z3_get_estimated_alloc_size() > self._room:
             raise OutOfMemoryError
         if answer != self._z3.unknown:
             return bool(answer == self._z3.sat)
         reason = self.solver.reason_unknown()
-        if "keyboard" in reason or "interrupt" in reason:
-            raise KeyboardInterrupt
-        if self._seconds_left() <= 0 or "timeout" in reason or "canceled" in reason:
+        if self._seconds_left() <= 0 or "timeout" in reason:
             raise OutOfTimeError
+        if any(word in reason for word in ("keyboard", "interrupt", "cancel")):
+            raise KeyboardInterrupt  # z3 takes Ctrl-C for itself while it works, and says so in one of these words
         if "memory" in reason:
             raise OutOfMemoryError
         raise EngineError(f"z3 gave up on a formula: {reason}")

@@ -197,8 +197,8 @@ class Worker:
     def _other_class(self, positive: bool) -> object:
         """x' has the class that x has not."""
         if positive not in self._opposite:
-            limits, z3 = self.grid.thresholds, self.terms.z3
-            total = z3.Sum([z3.Real(f"v{j}{PRIME}") for j in range(len(self.grid.roots))]) + self.grid.base
+            limits, z3, context = self.grid.thresholds, self.terms.z3, self.terms.context
+            total = z3.Sum([z3.Real(f"v{j}{PRIME}", context) for j in range(len(self.grid.roots))]) + self.grid.base
             self._opposite[positive] = total <= limits.neg if positive else total >= limits.pos
         return self._opposite[positive]
 
@@ -207,7 +207,7 @@ class Worker:
         if not self.settings.box_blocking:
             return other
         near, own = self.boxes.near(self.boxes.box(leaves))
-        return self.terms.z3.And(other, self.terms.outside(near, own, task.x_box))
+        return self.terms.all_of([other, self.terms.outside(near, own, task.x_box)])
 
     def _pairs_end(self, task: PairTask, blocked: list[PathTuple]) -> Finished:
         if task.shared:
