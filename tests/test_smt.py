@@ -356,6 +356,14 @@ def test_a_task_that_kills_every_worker_ends_the_run(monkeypatch: pytest.MonkeyP
         run(stripes(2), TWO)
 
 
+def test_a_mistake_in_a_worker_is_one_error_and_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    grid = stripes(2)
+    too_long = ((0,) * 99,)  # a path tuple with more trees than the model has
+    monkeypatch.setattr(Scheduler, "begin", lambda self: self._push(PathTask("kappa", self.boxes.full, too_long)))
+    with pytest.raises(EngineError, match="a worker failed: "):
+        run(grid, TWO)
+
+
 def children_of(pid: int) -> list[int]:
     found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
     return [int(line) for line in found.stdout.split()]

@@ -290,7 +290,8 @@ def serve(make: Callable[[Any], Starts]) -> None:
             for report in turns.steps():
                 pickle.dump(report, out)
             out.flush()
-    except (OutOfMemoryError, OutOfTimeError, EngineError, MemoryError) as problem:
-        pickle.dump(problem, out)
+    except Exception as problem:  # a mistake here would be made by the next worker too: say so, and do not try again
+        known = isinstance(problem, (OutOfMemoryError, OutOfTimeError, EngineError, MemoryError))
+        pickle.dump(problem if known else EngineError(f"a worker failed: {type(problem).__name__}: {problem}"), out)
         out.flush()
         threading.Event().wait()  # until the input ends
