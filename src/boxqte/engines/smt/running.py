@@ -51,7 +51,7 @@ class Run:
             if pool is not None:
                 pool.close()
         decided = self.decided()
-        if status is None or (self.news and status is not Status.INTERRUPTED):
+        if status is None or ((self.news or not self.watch.trace) and status is not Status.INTERRUPTED):
             self.watch.report(decided, nodes=self.steps, open_boxes=self.queued())
         details = {"steps": self.steps, "workers": self.limits.workers, "lost_workers": pool.losses if pool else 0}
         return Outcome(decided, status or self.end(), None, {**details, **self.details()})
