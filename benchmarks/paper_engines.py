@@ -1,6 +1,7 @@
 """The paper's engines beside ours: seconds for smt (with and without each enhancement), cegar (three ways) and box.
 
-    python benchmarks/paper_engines.py [--trees 10] [--depth 3] [--epsilon-rate 0 0.1] [--time-limit 60] [--workers N] [NAME ...]
+    python benchmarks/paper_engines.py [--trees 10] [--depth 3] [--epsilon-rate 0 0.1] [--time-limit 60] [--workers N]
+        [--columns box smt ...] [NAME ...]
 
 One table, in one run. XGBoost on all rows of the data sets, kappa 0.5, one sensitive attribute each. A cell is the seconds
 until convergence; `limit` and the gap that is left, if the time limit ended it; `stuck` and the gap, if cegar could refine
@@ -45,14 +46,17 @@ def main() -> int:
     parser.add_argument("--kappa", default="0.5")
     parser.add_argument("--time-limit", type=float, default=60.0, help="seconds a cell (default 60)")
     parser.add_argument("--workers", type=int, default=None, help="default: one per core")
+    parser.add_argument("--columns", metavar="C", nargs="*", default=list(COLUMNS), choices=list(COLUMNS),
+                        help=f"some of {', '.join(COLUMNS)}; the first is what the others are compared with")  # fmt: skip
     arguments = parser.parse_args()
+    columns = {name: COLUMNS[name] for name in arguments.columns}
     folder = Path(os.environ.get("BOXQTE_DATA") or ROOT.parent / "shared" / "data")
     if not folder.is_dir():
         print("the data sets are not here; set BOXQTE_DATA to the folder that holds them", file=sys.stderr)
         return 2
     print(f"XGBoost, {arguments.trees} trees of depth {arguments.depth}, kappa {arguments.kappa}, at most "
           f"{arguments.time_limit:g} s a cell; seconds, or the gap that is left")  # fmt: skip
-    print(f"{'problem':<16}{'measure':>16}" + "".join(f"{column:>14}" for column in COLUMNS), flush=True)
+    print(f"{'problem':<16}{'measure':>16}" + "".join(f"{column:>14}" for column in columns), flush=True)
     wrong = 0
     for name in arguments.names:
         model, space = trained(folder, name, arguments.trees, arguments.depth)
@@ -61,7 +65,7 @@ def main() -> int:
             prop = Fairness(PROBLEMS[name], rate, arguments.kappa)
             quantify(model, space, prop, node_limit=1)
             cells, reference = [], None
-            for engine, options in COLUMNS.values():
+            for engine, options in columns.values():
                 limits = {"time_limit": arguments.time_limit, "workers": arguments.workers}
                 result = quantify(model, space, prop, engine=engine, options=options, **limits)
                 reference = reference or result
