@@ -23,7 +23,7 @@ import xgboost
 from boxqte import Fairness, Quantification, Space, Status, TreeEnsemble, load_model, quantify
 
 ROOT = Path(__file__).resolve().parent.parent
-PROBLEMS = {"compas": "race", "adult": "sex", "credit": "sex"}
+PROBLEMS = {"compas": "race", "adult": "age", "credit": "age"}  # attributes that these models use
 COLUMNS: dict[str, tuple[str, dict[str, Any]]] = {
     "box": ("box", {}),
     "smt": ("smt", {}),
