@@ -17,7 +17,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
 from boxqte.engines.smt.solving import OutOfMemoryError, OutOfTimeError
@@ -157,10 +156,10 @@ class ProcessPool:
             raise
 
     def _begin(self) -> None:
-        package = str(Path(__file__).resolve().parents[3])
-        code = f"import sys; sys.path.insert(0, {package!r}); from boxqte.engines.smt.worker import main; main()"
+        # The same modules as here, wherever they were found; not `multiprocessing`, which would import the user's script.
+        code = f"import sys; sys.path[:] = {sys.path!r}; from boxqte.engines.smt.worker import main; main()"
         child = subprocess.Popen(
-            [sys.executable, "-c", code],
+            [sys.executable, "-P", "-c", code],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C in a terminal is for this process, which then ends the workers
