@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from boxqte._version import __version__
-from boxqte.commands import audit, certify, completion, gate
+from boxqte.commands import audit, certify, completion, gate, smtlib
 from boxqte.commands.arguments import (
     add_display,
     add_model,
@@ -109,7 +109,7 @@ def _quantify(arguments: argparse.Namespace) -> int:
 
     engine = arguments.engine or DEFAULT_ENGINE
     confidence = [] if arguments.confidence is None else [f"confidence={arguments.confidence}"]
-    options = read_options(engine, [*arguments.option, *confidence])
+    options = smtlib.switched(engine, read_options(engine, [*arguments.option, *confidence]), arguments)
     space = Space.load(arguments.space)
     prop.check(space)
     model = load_model(arguments.model, allow_pickle=arguments.allow_pickle)
@@ -288,6 +288,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"boxqte {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_quantify(commands)
+    smtlib.add_parser(commands, add_model, add_question, _property, check_output)
     space = commands.add_parser("space", help="make or show an input space", description="Make or show an input space.")
     spaces = space.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_infer(spaces)
@@ -323,6 +324,7 @@ def _add_quantify(commands: Any) -> None:
     asked.add_argument("--require", metavar="R", help="the least measure: stops once that is decided; exit code 0 it "
                        "holds, 1 it is violated, 3 undecided")  # fmt: skip
     work = add_work(parser)
+    smtlib.add_switches(work)
     work.add_argument("--confidence", metavar="C",
                       help="of the statistical interval, engines auto and sample (default 0.999999)")  # fmt: skip
     work.add_argument("--checkpoint", metavar="FILE",
