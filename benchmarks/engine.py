@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.prototypes import prototype_gap, prototype_seconds, reference_measure
+
 from boxqte import BoxQTEError
 from boxqte.bench.configurations import TABLE_2, TABLE_3, Configuration, selected
 from boxqte.bench.models import ModelSize
