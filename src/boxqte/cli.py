@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from boxqte._version import __version__
+from boxqte.commands import bench
 from boxqte.errors import BoxQTEError
 
 if TYPE_CHECKING:
@@ -347,6 +348,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.set_defaults(run=_demo)
     engines = commands.add_parser("engines", help="the engines and their options", description="The engines.")
     engines.set_defaults(run=_engines)
+    bench.add_parser(commands)
     return parser
 
 

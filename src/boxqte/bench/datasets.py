@@ -45,6 +45,15 @@ class DataSet:
     space: Space
     source: str
 
+    def narrowed(self, attributes: int, keep: str | None = None) -> DataSet:
+        """The same rows with so many attributes: the one to keep, and the first of the others, in their order."""
+        if not 1 <= attributes <= len(self.space):
+            raise DataError(f"{self.name}: has {len(self.space)} attributes, asked for {attributes}")
+        first = [name for name in self.space.names if name != keep][: attributes - (keep is not None)]
+        kept = [a for a in self.space if a.name in (*first, keep)]
+        space = Space(kept, label=self.space.label, sensitive=[s for s in self.space.sensitive if s in (*first, keep)])
+        return DataSet(self.name, self.inputs[list(space.columns)], self.labels, space, self.source)
+
 
 def data_folder(data_dir: str | Path | None = None) -> Path | None:
     """The folder with the data sets: the argument, BOXQTE_DATA, or ../shared/data where it exists."""

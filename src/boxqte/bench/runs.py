@@ -49,6 +49,10 @@ class Job:
     """Draw so many counterexamples afterwards (0: none)."""
     tester: str | None = None
     """Run this fairness tester instead of an engine."""
+    attributes: int | None = None
+    """Train on so many attributes only: the sensitive one and the first others."""
+    count_boxes: bool = False
+    """Also count, or estimate, the boxes that an enumerator would visit."""
 
     @property
     def size(self) -> str:
@@ -60,6 +64,7 @@ class Job:
         options = "".join(f",{name}={value}" for name, value in sorted(self.options.items()))
         what = f"tester-{self.tester}{options}" if self.tester else f"{self.engine}{options}"
         sample = f"/sample{self.sample}" if self.sample else ""
+        sample += f"/{self.attributes}attributes" if self.attributes else ""
         return (
             f"{self.configuration.name}/{what}/{self.library}-{self.size}/{self.time_limit:g}s-{self.workers}w-"
             f"seed{self.seed}{sample}"
@@ -80,12 +85,15 @@ def measure(job: Job, data_dir: str | None = None) -> Row:
     from boxqte.quantification import quantify
 
     data = load_dataset(job.configuration.dataset, data_dir)
+    if job.attributes is not None:
+        data = data.narrowed(job.attributes, job.configuration.sensitive)
     model = train(data, ModelSize(job.trees, job.depth), job.library, job.seed)
     before = peak_bytes()
     if job.tester is not None:
         from boxqte.bench.testing import tester_row
 
         return tester_row(job, model, data) | {"bytes_before": before}
+    loading = load_kernels(job) if job.engine == "box" else 0.0
     last: list[Any] = []
 
     def keep(progress: Any) -> None:
@@ -102,12 +110,35 @@ def measure(job: Job, data_dir: str | None = None) -> Row:
         progress=keep,
     )
     row = result_row(result) | {"bytes_before": before}
+    row["loading_seconds"] = loading
     row["nodes"] = result.details.get("nodes", last[0].nodes if last else None)
     if job.sample:
         from boxqte.bench.testing import sample_row
 
         row["sample"] = sample_row(result, job, model, data)
+    if job.count_boxes:
+        from boxqte.bench.boxcount import count_boxes
+        from boxqte.grid import build_grid
+        from boxqte.importers import load_model
+
+        grid = build_grid(load_model(model).ensemble, data.space, job.configuration.property())
+        row["boxes"] = asdict(count_boxes(grid, job.seed))
     return row
+
+
+def load_kernels(job: Job) -> float:
+    """Load the box engine's compiled kernels with a tiny question of the same kind; the seconds it took.
+
+    A process pays this once, however many questions it asks, so it is a figure of its own.
+    """
+    from boxqte.examples import loan_ensemble, loan_space
+    from boxqte.properties import Fairness
+    from boxqte.quantification import quantify
+
+    started = time.perf_counter()
+    question = Fairness("race", job.configuration.epsilon_rate, job.configuration.kappa)
+    quantify(loan_ensemble(), loan_space(), question, workers=1)
+    return time.perf_counter() - started
 
 
 def result_row(result: Quantification) -> Row:

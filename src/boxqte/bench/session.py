@@ -10,6 +10,8 @@ from boxqte.bench.runs import Job, run_fresh, warm_up
 from boxqte.bench.tables import gap_text, seconds_text
 
 Say = Callable[[str], None]
+START_SECONDS = 10.0
+"""About what a fresh process takes to start, read the data and train, for the time left."""
 
 
 def run_jobs(
@@ -70,7 +72,7 @@ def row_text(row: Row) -> str:
 
 def _time_left(left: Sequence[Job], done: int, seconds: float) -> str:
     """At the pace so far, and at most: every row at its limit."""
-    most = sum(job.time_limit for job in left)
+    most = sum(job.time_limit + START_SECONDS for job in left)
     if done == 0:
         return f"; all rows take at most about {duration_text(most)}"
     return f"; about {duration_text(min(seconds / done * len(left), most))} left, at most {duration_text(most)}"

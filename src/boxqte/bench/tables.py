@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 PAPER = "paper: "
 """How the heading of a column begins whose figures the paper printed and nobody measured here."""
@@ -17,9 +17,9 @@ class Table:
 
     title: str
     columns: tuple[str, ...]
-    rows: list[tuple[str, ...]]
-    summary: list[tuple[str, ...]] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    rows: Sequence[tuple[str, ...]]
+    summary: Sequence[tuple[str, ...]] = ()
+    notes: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         for row in (*self.rows, *self.summary):
