@@ -51,7 +51,7 @@ def _bounds(by_configuration: Mapping[str, Mapping[str, Row]]) -> Any:
         at.set_visible(False)
     handles = {label: handle for at in axes.flat for handle, label in zip(*at.get_legend_handles_labels())}
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3, fontsize=8)
-    figure.supxlabel("seconds (lower bound solid, upper bound dashed)", fontsize=8)
+    figure.suptitle("bounds on the measure over seconds: lower solid, upper dashed", fontsize=9)
     return figure
 
 
@@ -87,6 +87,9 @@ def _scaling(sweep: str, part: Sequence[Point], rows: Rows, settings: Settings) 
     axes.set(xlabel=sweep, ylabel="seconds", yscale="log")
     if sweep in ("trees", "attributes"):
         axes.set_xscale("log")
+    places = sorted({x for measured in lines.values() for x, _ in measured})
+    axes.set_xticks(places, [f"{x:g}" for x in places])
+    axes.minorticks_off()
     axes.set_title(f"box engine, {settings.workers} workers; hollow: not converged in {settings.limit:g} s", fontsize=9)
     axes.legend(fontsize=8)
     return figure

@@ -54,8 +54,10 @@ class Records:
         line = json.dumps(row, allow_nan=False, separators=(",", ":")) + "\n"
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            if self._torn:
+                _drop_torn_line(self.path)
             with self.path.open("a", encoding="utf-8") as file:
-                file.write("\n" + line if self._torn else line)
+                file.write(line)
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
@@ -78,3 +80,9 @@ class Records:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+
+def _drop_torn_line(path: Path) -> None:
+    """Cut off what follows the last end of line."""
+    content = path.read_bytes()
+    os.truncate(path, content.rfind(b"\n") + 1)
