@@ -14,12 +14,12 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-from pathlib import Path
 
 from benchmarks.prototypes import prototype_gap, prototype_seconds, reference_measure
 
 from boxqte import BoxQTEError
 from boxqte.bench.configurations import TABLE_2, TABLE_3, Configuration, selected
+from boxqte.bench.experiment import insert_tables
 from boxqte.bench.models import ModelSize
 from boxqte.bench.records import Records, Row
 from boxqte.bench.runs import Job
@@ -45,8 +45,9 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     print(table.text())
-    if arguments.markdown:
-        Path(arguments.markdown).write_text(table.markdown() + "\n", encoding="utf-8")
+    if arguments.insert:
+        name = "engine-sizes" if arguments.sizes else "engine-speedup" if arguments.speedup else "engine"
+        insert_tables(arguments.insert, name, [table])
     return 0
 
 
@@ -58,7 +59,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--sizes", metavar="100x4,...", help="these model sizes instead of 50x3, eps 0: the gap")
     parser.add_argument("--speedup", action="store_true", help="1 against 2 workers on the five slowest that converge")
     parser.add_argument("--records", default="benchmarks/out/engine.jsonl", metavar="FILE")
-    parser.add_argument("--markdown", metavar="FILE", help="write the table there too")
+    parser.add_argument("--insert", metavar="PAGE.md", help="put the table into this page, between its marks")
     parser.add_argument("--again", action="store_true", help="run rows anew that are done")
     parser.add_argument("--table-only", action="store_true", help="run nothing, show what is recorded")
     parser.add_argument("--data-dir", metavar="FOLDER")

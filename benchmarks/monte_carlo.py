@@ -22,7 +22,6 @@ import math
 import sys
 import time
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +30,7 @@ from benchmarks.window_search import UNDECIDED, UNFAIR, WindowSearch
 from boxqte import BoxQTEError, Space, load_model
 from boxqte.bench.configurations import TABLE_2, TABLE_3, Configuration, selected
 from boxqte.bench.datasets import load_dataset
+from boxqte.bench.experiment import insert_tables
 from boxqte.bench.models import ModelSize, train
 from boxqte.bench.records import Records, Row
 from boxqte.bench.tables import Table, seconds_text
@@ -47,7 +47,7 @@ def main() -> int:
     parser.add_argument("--size", default="50x3")
     parser.add_argument("--records", default="benchmarks/out/monte_carlo.jsonl", metavar="FILE")
     parser.add_argument("--engine-records", default="benchmarks/out/engine.jsonl", metavar="FILE")
-    parser.add_argument("--markdown", metavar="FILE", help="write the table there too")
+    parser.add_argument("--insert", metavar="PAGE.md", help="put the table into this page, between its marks")
     parser.add_argument("--table-only", action="store_true", help="sample nothing, show what is recorded")
     parser.add_argument("--data-dir", metavar="FOLDER")
     arguments = parser.parse_args()
@@ -67,8 +67,8 @@ def main() -> int:
     rows = [records.get(_key(c, size, arguments.samples, arguments.seed)) for c in wanted]
     table, wrong = comparison(wanted, rows, _engine_rows(arguments.engine_records, str(size)), arguments)
     print(table.text())
-    if arguments.markdown:
-        Path(arguments.markdown).write_text(table.markdown() + "\n", encoding="utf-8")
+    if arguments.insert:
+        insert_tables(arguments.insert, "monte-carlo", [table])
     return 1 if wrong else 0
 
 

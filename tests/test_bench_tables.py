@@ -31,9 +31,8 @@ from boxqte.bench.records import RecordError, Records, Row
 from boxqte.bench.runs import TRACE_POINTS, Job, measure, peak_bytes, run_fresh, thinned
 from boxqte.bench.session import run_jobs
 from boxqte.bench.tables import PAPER, Table, geometric_mean
-from boxqte.bench.testing import check_pairs, pair
+from boxqte.bench.testing import check_pairs
 from boxqte.cli import main
-from boxqte.errors import EngineError
 from boxqte.grid import build_grid
 from tests.strategies import random_problem
 
@@ -386,9 +385,6 @@ def test_pairs_count_only_if_the_library_agrees_and_nothing_else_differs(folder:
     assert (check_pairs(model, data, "race", inputs, other) == flips).all()
     assert not check_pairs(model, data, "race", inputs, other.assign(age=other["age"] + 1)).any()
     assert not check_pairs(model, data, "race", inputs, inputs).any()
-    assert pair((inputs, other)) == (inputs, other)
-    with pytest.raises(EngineError, match="expected a pair of tables"):
-        pair(inputs)
 
 
 # --- the command ---

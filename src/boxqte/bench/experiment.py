@@ -69,7 +69,7 @@ def job_of(c: Configuration, method: Method, size: ModelSize, settings: Settings
         c,
         method=method.title,
         engine=method.engine,
-        options=method.options,
+        options=method.options | ({"seed": settings.seed} if method.engine == "cegar" else {}),
         library=settings.library,
         trees=size.trees,
         depth=size.depth,

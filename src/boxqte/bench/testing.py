@@ -29,9 +29,9 @@ def sample_row(result: Quantification, job: Job, model: Any, data: DataSet) -> R
     if result.counterexample.upper <= 0:
         return {"idis": 0, "drawn": 0, "seconds": 0.0, "verified": 0, "distinct": 0}
     started = time.perf_counter()
-    drawn = result.sample(job.sample, random_state=job.seed)
+    drawn = result.sample(job.sample, random_state=job.seed, replay=False)  # every pair is replayed below, untimed
     seconds = time.perf_counter() - started
-    x, partner = pair(drawn)
+    x, partner = drawn.x, drawn.witness
     sensitive = job.configuration.sensitive or ""
     verified = check_pairs(model, data, sensitive, x, partner)
     rest = [name for name in x.columns if name != sensitive]
@@ -43,16 +43,6 @@ def sample_row(result: Quantification, job: Job, model: Any, data: DataSet) -> R
         "idis": int((~x.loc[verified, rest].duplicated()).sum()),
         "check_seconds": time.perf_counter() - started - seconds,
     }
-
-
-def pair(drawn: Any) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The inputs and their partners as two tables of the same shape, whatever the sample wraps them in."""
-    if isinstance(drawn, tuple) and len(drawn) >= 2:
-        return drawn[0], drawn[1]
-    for inputs, partners in (("inputs", "partners"), ("idis", "partners"), ("x", "partner"), ("inputs", "witnesses")):
-        if hasattr(drawn, inputs) and hasattr(drawn, partners):
-            return getattr(drawn, inputs), getattr(drawn, partners)
-    raise EngineError(f"result.sample gave a {type(drawn).__name__}; expected a pair of tables")
 
 
 def check_pairs(model: Any, data: DataSet, sensitive: str, x: pd.DataFrame, partner: pd.DataFrame) -> Any:
