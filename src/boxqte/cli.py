@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from boxqte._version import __version__
-from boxqte.commands import audit, certify, completion, gate, smtlib
+from boxqte.commands import audit, bench, certify, completion, gate, smtlib
 from boxqte.commands.arguments import (
     add_display,
     add_model,
@@ -309,6 +309,7 @@ def make_parser() -> argparse.ArgumentParser:
     gate.add_parser(commands)
     completion.add_parser(commands)
     certify.add_parser(commands, add_model)
+    bench.add_parser(commands)
     return parser
 
 
