@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from boxqte.report.plots import compare
     from boxqte.result import Quantification, Status
     from boxqte.space import Attribute, Histogram, Space
+    from boxqte.testers import find_idis
 
 # name -> module; resolved on first use, so that `import boxqte` and `boxqte --help` stay quick
 _WHERE = {
@@ -46,6 +47,7 @@ _WHERE = {
     "TreeEnsemble": "ensemble",
     "audit": "auditing",
     "compare": "report.plots",
+    "find_idis": "testers",
     "load_model": "importers",
     "quantify": "quantification",
 }
@@ -71,6 +73,7 @@ __all__ = [
     "__version__",
     "audit",
     "compare",
+    "find_idis",
     "load_model",
     "quantify",
 ]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from boxqte._version import __version__
 from boxqte.commands import audit, bench, certify, completion, gate, smtlib
+from boxqte.commands import test as testing
 from boxqte.commands.arguments import (
     add_display,
     add_model,
@@ -301,6 +302,7 @@ def make_parser() -> argparse.ArgumentParser:
     add_model(show)
     show.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
     show.set_defaults(run=_show_model)
+    testing.add_parser(commands)
     demo = commands.add_parser("demo", help="the paper's loan example", description="The paper's loan example.")
     demo.set_defaults(run=_demo)
     engines = commands.add_parser("engines", help="the engines and their options", description="The engines.")
