@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from boxqte.ensemble import EnsembleBuilder, TreeEnsemble
     from boxqte.errors import BoxQTEError, EngineError, ModelError, PropertyError, SpaceError
     from boxqte.importers import load_model
+    from boxqte.populations import empirical, population
     from boxqte.properties import Fairness, Robustness
     from boxqte.quantification import quantify
     from boxqte.result import Quantification, Status
@@ -38,7 +39,9 @@ _WHERE = {
     "SpaceError": "errors",
     "Status": "result",
     "TreeEnsemble": "ensemble",
+    "empirical": "populations",
     "load_model": "importers",
+    "population": "populations",
     "quantify": "quantification",
 }
 
@@ -58,7 +61,9 @@ __all__ = [
     "Status",
     "TreeEnsemble",
     "__version__",
+    "empirical",
     "load_model",
+    "population",
     "quantify",
 ]
 

@@ -92,6 +92,10 @@ def _quantify(arguments: argparse.Namespace) -> int:
     options = read_options(engine, [*arguments.option, *confidence])
     space = Space.load(arguments.space)
     prop.check(space)
+    if arguments.population is not None:
+        space = _population(space, arguments)
+    elif arguments.population_where is not None:
+        raise CommandError("--population-where: give the table with --population")
     result = quantify(
         load_model(arguments.model, allow_pickle=arguments.allow_pickle),
         space,
@@ -113,6 +117,43 @@ def _quantify(arguments: argparse.Namespace) -> int:
     if written is not None:
         raise written
     return INTERRUPTED if result.status is Status.INTERRUPTED else OK
+
+
+def _population(space: Space, arguments: argparse.Namespace) -> Space:
+    """The space with the masses of the table, and on standard error how they were taken."""
+    from boxqte.populations import population
+    from boxqte.tables import read_table
+
+    found = population(space, read_table(arguments.population), where=arguments.population_where)
+    if not arguments.quiet:
+        print(f"boxqte: masses from {found.rows:,} rows of {arguments.population}", file=sys.stderr)
+        for note in found.notes:
+            print(f"boxqte:   {note}", file=sys.stderr)
+    return found.space
+
+
+def _empirical(arguments: argparse.Namespace) -> int:
+    _check_output(arguments.json, "--json")
+    prop = _property(arguments)
+    from boxqte.populations import empirical, empirical_text
+    from boxqte.space import Space
+    from boxqte.tables import read_table
+
+    found = empirical(
+        arguments.model,
+        Space.load(arguments.space),
+        prop,
+        read_table(arguments.data),
+        where=arguments.where,
+        confidence=arguments.confidence,
+        allow_pickle=arguments.allow_pickle,
+    )
+    written = _written(arguments.json, found.to_json() | {"property": prop.to_json()})
+    if arguments.json != "-":
+        print(empirical_text(found, prop))
+    if written is not None:
+        raise written
+    return OK
 
 
 def _property(arguments: argparse.Namespace) -> Property:
@@ -332,6 +373,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"boxqte {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_quantify(commands)
+    _add_empirical(commands)
     space = commands.add_parser("space", help="make or show an input space", description="Make or show an input space.")
     spaces = space.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_infer(spaces)
@@ -365,17 +407,10 @@ def _add_quantify(commands: Any) -> None:
     )
     _add_model(parser)
     parser.add_argument("--space", metavar="SPACE.json", required=True, help="the input space (boxqte space infer)")
-    asked = parser.add_argument_group("what is asked")
-    asked.add_argument("--sensitive", metavar="A,B", action="append", help="sensitive attributes; several are one set")
-    epsilon = asked.add_mutually_exclusive_group()
-    epsilon.add_argument("--epsilon-rate", metavar="R", default="0",
-                         help="tolerance as a share of each numeric attribute's range (default 0)")  # fmt: skip
-    epsilon.add_argument("--epsilon", metavar="NAME=VALUE,...", action="append",
-                         help="tolerance per attribute, in its own unit; 0 for those that are not named")  # fmt: skip
-    asked.add_argument("--kappa", metavar="K", default="0.5",
-                       help="only inputs with confidence above it count (default 0.5: all)")  # fmt: skip
-    asked.add_argument("--tie", choices=("library", "paper"), default="library",
-                       help="the class at margin 0: what the library's predict says, or none")  # fmt: skip
+    parser.add_argument("--population", metavar="DATA.csv",
+                        help="the masses are the frequencies of each attribute's values in this table")  # fmt: skip
+    parser.add_argument("--population-where", metavar="CONDITION", help="only of the rows that satisfy the condition")
+    _add_question(parser)
     work = parser.add_argument_group("how to work")
     number, whole = _argument(float, "a number"), _argument(_count, "a whole number")
     work.add_argument("--engine", metavar="E", help="see boxqte engines")
@@ -392,6 +427,38 @@ def _add_quantify(commands: Any) -> None:
     out.add_argument("--json", metavar="FILE", help="write the result as JSON; - is standard output")
     out.add_argument("--quiet", action="store_true", help="no progress lines and no notes")
     parser.set_defaults(run=_quantify)
+
+
+def _add_empirical(commands: Any) -> None:
+    parser = commands.add_parser(
+        "empirical",
+        help="the same question for the rows of a table",
+        description="The share of a table's confident rows that are treated fairly, each row decided exactly, with an "
+        "interval for the population behind them.",
+    )
+    _add_model(parser)
+    parser.add_argument("--space", metavar="SPACE.json", required=True, help="the input space, in which x' lies")
+    parser.add_argument("--data", metavar="DATA.csv", required=True, help="the rows")
+    parser.add_argument("--where", metavar="CONDITION", help="only rows that satisfy it, such as \"sex == 'f'\"")
+    parser.add_argument("--confidence", metavar="C", type=_argument(float, "a number"), default=0.95,
+                        help="of the interval for the population behind the rows (default 0.95)")  # fmt: skip
+    _add_question(parser)
+    parser.add_argument("--json", metavar="FILE", help="write the result as JSON; - is standard output")
+    parser.set_defaults(run=_empirical)
+
+
+def _add_question(parser: argparse.ArgumentParser) -> None:
+    asked = parser.add_argument_group("what is asked")
+    asked.add_argument("--sensitive", metavar="A,B", action="append", help="sensitive attributes; several are one set")
+    epsilon = asked.add_mutually_exclusive_group()
+    epsilon.add_argument("--epsilon-rate", metavar="R", default="0",
+                         help="tolerance as a share of each numeric attribute's range (default 0)")  # fmt: skip
+    epsilon.add_argument("--epsilon", metavar="NAME=VALUE,...", action="append",
+                         help="tolerance per attribute, in its own unit; 0 for those that are not named")  # fmt: skip
+    asked.add_argument("--kappa", metavar="K", default="0.5",
+                       help="only inputs with confidence above it count (default 0.5: all)")  # fmt: skip
+    asked.add_argument("--tie", choices=("library", "paper"), default="library",
+                       help="the class at margin 0: what the library's predict says, or none")  # fmt: skip
 
 
 def _add_infer(spaces: Any) -> None:
