@@ -134,7 +134,7 @@ def empirical(
     confidence
         Of the interval for the population behind the rows.
     """
-    from boxqte.engines.point import LOW, UNFAIR, PointDecider
+    from boxqte.engines.point import LOW, UNFAIR, point_decider
 
     if not 0 < confidence < 1:
         raise SpaceError(f"confidence: must lie between 0 and 1, found {confidence}")
@@ -143,7 +143,7 @@ def empirical(
     chosen = np.flatnonzero(rows.chosen(where))
     cells, inside = rows.cells(grid)
     kept = chosen[inside[chosen]]
-    verdict = PointDecider(grid).decide(cells[kept], workers=workers).verdict
+    verdict = point_decider(grid).decide(cells[kept], workers=workers).verdict
     confident, unfair = int((verdict != LOW).sum()), int((verdict == UNFAIR).sum())
     lower, upper = clopper_pearson(confident - unfair, confident, confidence) if confident else (None, None)
     return Empirical(

@@ -81,7 +81,7 @@ def quantify(
     solver = make_engine(engine, options)
     watch = Watch(limits, progress)
     grid = build_grid(imported.ensemble, bound, property)
-    store = RegionStore() if hasattr(solver, "observers") else None
+    store = RegionStore() if hasattr(solver, "observers") and imported.ensemble.is_binary else None
     if store is not None:
         solver.observers.append(store)  # type: ignore[attr-defined]
     outcome = solver.run(grid, limits, watch)
