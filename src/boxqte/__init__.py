@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from boxqte.errors import BoxQTEError, EngineError, ModelError, PropertyError, SpaceError
     from boxqte.importers import load_model
     from boxqte.policy import Policy, Requirement
+    from boxqte.populations import empirical, population
     from boxqte.properties import Fairness, Robustness
     from boxqte.quantification import quantify
     from boxqte.report.plots import compare
@@ -48,7 +49,9 @@ _WHERE = {
     "audit": "auditing",
     "compare": "report.plots",
     "find_idis": "testers",
+    "empirical": "populations",
     "load_model": "importers",
+    "population": "populations",
     "quantify": "quantification",
 }
 
@@ -74,7 +77,9 @@ __all__ = [
     "audit",
     "compare",
     "find_idis",
+    "empirical",
     "load_model",
+    "population",
     "quantify",
 ]
 

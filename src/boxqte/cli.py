@@ -113,6 +113,10 @@ def _quantify(arguments: argparse.Namespace) -> int:
     options = smtlib.switched(engine, read_options(engine, [*arguments.option, *confidence]), arguments)
     space = Space.load(arguments.space)
     prop.check(space)
+    if arguments.population is not None:
+        space = _population(space, arguments)
+    elif arguments.population_where is not None:
+        raise CommandError("--population-where: give the table with --population")
     model = load_model(arguments.model, allow_pickle=arguments.allow_pickle)
     colors = wants_colors(arguments, sys.stderr)
     limit = arguments.time_limit
@@ -174,6 +178,42 @@ def _say_verdict(requirement: Requirement, result: Quantification, stream: Any) 
     reason = f"; {check.why}" if check.why else ""
     print(f"{'required':<20} at least {plain(requirement.at_least)}: {check.verdict}{reason}", file=stream)
     return check.verdict.exit_code
+
+
+def _population(space: Space, arguments: argparse.Namespace) -> Space:
+    """The space with the masses of the table, and on standard error how they were taken."""
+    from boxqte.populations import population
+    from boxqte.tables import read_table
+
+    found = population(space, read_table(arguments.population), where=arguments.population_where)
+    if not arguments.quiet:
+        print(f"boxqte: masses from {found.rows:,} rows of {arguments.population}", file=sys.stderr)
+        for note in found.notes:
+            print(f"boxqte:   {note}", file=sys.stderr)
+    return found.space
+
+
+def _empirical(arguments: argparse.Namespace) -> int:
+    check_output(arguments.json, "--json")
+    prop = _property(arguments)
+    from boxqte.populations import empirical, empirical_text
+    from boxqte.space import Space
+    from boxqte.tables import read_table
+
+    found = empirical(
+        arguments.model,
+        Space.load(arguments.space),
+        prop,
+        read_table(arguments.data),
+        where=arguments.where,
+        confidence=arguments.confidence,
+        allow_pickle=arguments.allow_pickle,
+    )
+    unwritten = write_json(arguments.json, found.to_json() | {"property": prop.to_json()})
+    if arguments.json != "-":
+        print(empirical_text(found, prop))
+    raise_first(unwritten)
+    return OK
 
 
 def _property(arguments: argparse.Namespace) -> Property:
@@ -290,6 +330,7 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_quantify(commands)
     smtlib.add_parser(commands, add_model, add_question, _property, check_output)
+    _add_empirical(commands)
     space = commands.add_parser("space", help="make or show an input space", description="Make or show an input space.")
     spaces = space.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_infer(spaces)
@@ -323,6 +364,9 @@ def _add_quantify(commands: Any) -> None:
     )
     add_model(parser)
     parser.add_argument("--space", metavar="SPACE.json", required=True, help="the input space (boxqte space infer)")
+    parser.add_argument("--population", metavar="DATA.csv",
+                        help="the masses are the frequencies of each attribute's values in this table")  # fmt: skip
+    parser.add_argument("--population-where", metavar="CONDITION", help="only of the rows that satisfy the condition")
     asked = add_question(parser)
     asked.add_argument("--require", metavar="R", help="the least measure: stops once that is decided; exit code 0 it "
                        "holds, 1 it is violated, 3 undecided")  # fmt: skip
@@ -339,6 +383,38 @@ def _add_quantify(commands: Any) -> None:
     out.add_argument("--html", metavar="REPORT.html", help="write the report: one file, readable offline")
     out.add_argument("--certificate", metavar="FILE", help="write the proof here; boxqte certify checks it")
     parser.set_defaults(run=_quantify)
+
+
+def _add_empirical(commands: Any) -> None:
+    parser = commands.add_parser(
+        "empirical",
+        help="the same question for the rows of a table",
+        description="The share of a table's confident rows that are treated fairly, each row decided exactly, with an "
+        "interval for the population behind them.",
+    )
+    _add_model(parser)
+    parser.add_argument("--space", metavar="SPACE.json", required=True, help="the input space, in which x' lies")
+    parser.add_argument("--data", metavar="DATA.csv", required=True, help="the rows")
+    parser.add_argument("--where", metavar="CONDITION", help="only rows that satisfy it, such as \"sex == 'f'\"")
+    parser.add_argument("--confidence", metavar="C", type=_argument(float, "a number"), default=0.95,
+                        help="of the interval for the population behind the rows (default 0.95)")  # fmt: skip
+    _add_question(parser)
+    parser.add_argument("--json", metavar="FILE", help="write the result as JSON; - is standard output")
+    parser.set_defaults(run=_empirical)
+
+
+def _add_question(parser: argparse.ArgumentParser) -> None:
+    asked = parser.add_argument_group("what is asked")
+    asked.add_argument("--sensitive", metavar="A,B", action="append", help="sensitive attributes; several are one set")
+    epsilon = asked.add_mutually_exclusive_group()
+    epsilon.add_argument("--epsilon-rate", metavar="R", default="0",
+                         help="tolerance as a share of each numeric attribute's range (default 0)")  # fmt: skip
+    epsilon.add_argument("--epsilon", metavar="NAME=VALUE,...", action="append",
+                         help="tolerance per attribute, in its own unit; 0 for those that are not named")  # fmt: skip
+    asked.add_argument("--kappa", metavar="K", default="0.5",
+                       help="only inputs with confidence above it count (default 0.5: all)")  # fmt: skip
+    asked.add_argument("--tie", choices=("library", "paper"), default="library",
+                       help="the class at margin 0: what the library's predict says, or none")  # fmt: skip
 
 
 def _add_infer(spaces: Any) -> None:

@@ -70,6 +70,8 @@ class Box:
 
     def run(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
         try:
+            if not grid.ensemble.is_binary:
+                return self._classes(grid, limits, watch)
             if grid.has_tolerance:
                 return self._tolerance(grid, limits, watch)
             return self._exchange(grid, limits, watch)
@@ -120,6 +122,27 @@ class Box:
             recorder=self.recorder,
             keeper=self.keeper,
         )
+
+    def _classes(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
+        """Three classes or more, any epsilon."""
+        import numpy as np
+
+        from boxqte.engines.box import classes
+        from boxqte.manyclasses import ClassGrid
+
+        assert isinstance(grid, ClassGrid)
+        worker = classes.ClassWorker(grid)
+        outcome = driver.drive(
+            lambda: classes.ClassWorker(grid),
+            classes.root_ranges(grid, worker.decider.problem.axis_ids),
+            np.ones(1),
+            limits,
+            watch,
+            rounding=classes.class_rounding_bound(worker),
+            batch=classes.FRONTIER,
+            call_nodes=self.options.call_nodes,
+        )
+        return replace(outcome, rounding_ambiguous=None)  # not computed here
 
     def _tolerance(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
         """Some attribute moves by epsilon."""

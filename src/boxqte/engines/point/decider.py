@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from boxqte.engines.point import kernels
 from boxqte.engines.point.exact import counterexample
-from boxqte.engines.point.kernels import CLOSE, FAIR, LOW, OPEN, UNFAIR, UNKNOWN, Search
-from boxqte.engines.point.trees import Int32Array, compile_points, frames_needed
+from boxqte.engines.point.kernels import CLOSE, FAIR, LOW, OPEN, UNFAIR, UNKNOWN, Int64Array, Search
+from boxqte.engines.point.trees import Int32Array, PointProblem, compile_binary, frames_needed
 from boxqte.grid import Grid
 
 __all__ = ["FAIR", "LOW", "UNFAIR", "UNKNOWN", "PointDecider", "Verdicts"]
@@ -60,10 +60,13 @@ class PointDecider:
 
     def __init__(self, grid: Grid, *, dense_limit: int = DENSE_LIMIT):
         self.grid = grid
-        self.problem = compile_points(grid)
+        self.problem = self._compile()
         self.dense_limit = dense_limit
         self._growth = 1
         self._own = threading.local()
+
+    def _compile(self) -> PointProblem:
+        return compile_binary(self.grid)
 
     def decide(self, cells: npt.ArrayLike, *, budget: int | None = None, workers: int = 1) -> Verdicts:
         """Decide points given by their refined cells (points x axes of the grid).
@@ -112,16 +115,11 @@ class PointDecider:
         # A positive x looks for F <= neg, a negative one for -F <= -pos.
         sides = np.array([[0, n_trees], [0, 0]])
         found = np.zeros(own.shape, np.int32)
-        done: kernels.Int = 0
-        while True:
-            done = kernels.find_all(
-                p.forest, self._search(), np.ascontiguousarray(p.forest.value[:, 0]), sides[np.where(positive, 0, 1)],
-                sides[np.where(positive, 1, 0)], np.where(positive, p.base, -p.base), np.where(positive, t.neg, -t.pos),
-                fuzz, own, low, high, must, self.dense_limit, budget, verdict, found, done,
-            )  # fmt: skip
-            if done == len(points):
-                break
-            self._growth *= 2
+        self._find(
+            np.ascontiguousarray(p.forest.value[:, 0]), sides[np.where(positive, 0, 1)], sides[np.where(positive, 1, 0)],
+            np.where(positive, p.base, -p.base), np.where(positive, t.neg, -t.pos), fuzz, own, low, high, must, budget,
+            verdict, found,
+        )  # fmt: skip
         unfair = np.flatnonzero(verdict == UNFAIR)
         witness[unfair] = p.witnesses(points[unfair], found[unfair])
         for i in np.flatnonzero(verdict == CLOSE).tolist():
@@ -129,6 +127,33 @@ class PointDecider:
             verdict[i] = LOW if not confident else FAIR if other is None else UNFAIR
             if other is not None:
                 witness[i] = other
+
+    def _find(
+        self,
+        value: Int64Array,
+        plus: Int64Array,
+        minus: Int64Array,
+        constant: Int64Array,
+        target: Int64Array,
+        fuzz: int,
+        own: Int32Array,
+        low: Int32Array,
+        high: Int32Array,
+        must: npt.NDArray[np.bool_],
+        budget: int,
+        verdict: npt.NDArray[np.int8],
+        found: Int32Array,
+    ) -> None:
+        """kernels.find_all, again with more room as often as some point needs it."""
+        done: kernels.Int = 0
+        while True:
+            done = kernels.find_all(
+                self.problem.forest, self._search(), value, plus, minus, constant, target, fuzz, own, low, high, must,
+                self.dense_limit, budget, verdict, found, done,
+            )  # fmt: skip
+            if done == len(own):
+                return
+            self._growth *= 2
 
     def _search(self) -> Search:
         """This thread's working memory; a larger one if some point has outgrown it."""

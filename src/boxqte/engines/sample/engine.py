@@ -15,7 +15,7 @@ from boxqte.engines.box import jit
 from boxqte.engines.box.driver import Observer
 from boxqte.engines.box.engine import Box
 from boxqte.engines.box.problem import used_axes
-from boxqte.engines.point import FAIR, LOW, UNFAIR, UNKNOWN, PointDecider, kernels
+from boxqte.engines.point import FAIR, LOW, UNFAIR, UNKNOWN, PointDecider, kernels, point_decider
 from boxqte.engines.sample import sequence
 from boxqte.engines.sample.draws import Boxes, Draws, WholeSpace
 from boxqte.errors import EngineError
@@ -125,9 +125,9 @@ def sample(
 ) -> Outcome:
     """Draw from the boxes (on these axes of the grid) until the interval is as short as `limits.gap`, or a limit is met."""
     draws = Draws(grid, boxes, axis_ids, options.seed)
-    decider = PointDecider(grid)
+    decider = point_decider(grid)
     _warm_up(decider, grid)
-    run = _Run(decided, draws.mass, options, low_possible=not grid.thresholds.all_confident)
+    run = _Run(decided, draws.mass, options, low_possible=grid.low_possible)
     most = min(options.points, limits.node_limit or options.points)
     size, status, started = min(FIRST_ROUND, most), None, time.perf_counter()
     try:
