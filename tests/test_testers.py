@@ -87,7 +87,7 @@ def test_every_reported_idi_is_one(method: str, batch: bool) -> None:
         assert np.isnan(row["age"]) or 0 <= row["age"] <= 30
         assert row["group"] != partner["group"]
         assert decide(**row) != decide(**partner)
-        same = {name: value for name, value in row.items() if name != "group" and value == value}
+        same = {name: value for name, value in row.items() if name != "group" and not pd.isna(value)}
         assert same == {name: partner[name] for name in same}
         assert is_idi(row)
 
@@ -127,7 +127,7 @@ def test_idis_of_random_tree_ensembles_are_counterexamples_for_the_oracle(method
 
 
 def _exact(attribute: Attribute, value: Any) -> Any:
-    if value is None or value != value:
+    if pd.isna(value):
         return None
     return Fraction(value) if attribute.is_numeric else value
 
@@ -391,7 +391,9 @@ def test_the_surrogate_tests_a_neural_network(library: str) -> None:
     names = ["x", "y", "z", "s"]
     rows = pd.DataFrame(rng.integers(0, [100, 100, 100, 3], (2000, 4)), columns=names).astype(float)
     target = rows["x"] - rows["y"] + 15 * rows["s"] + rng.normal(0, 5, 2000) > 10
-    network = make_pipeline(StandardScaler(), MLPClassifier((8,), max_iter=60, tol=1e-2, random_state=0)).fit(rows, target)
+    network = make_pipeline(StandardScaler(), MLPClassifier((8,), max_iter=60, tol=1e-2, random_state=0)).fit(
+        rows, target
+    )
     space = Space([*(Attribute.integer(n, 0, 99) for n in "xyz"), Attribute.categorical("s", [0, 1, 2])])
     options = {"library": library, "points": 3000, "trees": 30, "samples": 500, "quantify": False}
     found = find_idis(network, space, "s", method="surrogate", tests=3000, random_state=0, options=options)
