@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,9 @@ class Status(Enum):
 
     CONVERGED = "converged"
     GAP = "gap reached"
+    THRESHOLD = "threshold decided"
+    CONFIDENT_GAP = "gap reached with the stated confidence"
+    POINTS = "point limit"
     TIME = "time limit"
     NODES = "node limit"
     MEMORY = "memory limit"
@@ -98,6 +101,32 @@ class ModelSummary:
     source: str = ""
 
 
+@dataclass(frozen=True)
+class Statistical:
+    """An interval that holds with the stated confidence, at all times at once, and the draws behind it.
+
+    `unknown` points were given up; they count as unfair for `lower` and as fair for `upper`.
+    """
+
+    lower: float
+    upper: float
+    confidence: float
+    points: int
+    fair: int
+    unfair: int
+    low: int
+    unknown: int
+    seed: int
+
+    @property
+    def width(self) -> float:
+        return self.upper - self.lower
+
+    def to_json(self) -> dict[str, Any]:
+        """The interval as a JSON object."""
+        return asdict(self)
+
+
 @dataclass(frozen=True, eq=False)
 class Quantification:
     """The answer: which share of the confident inputs is treated fairly (or robustly).
@@ -115,6 +144,8 @@ class Quantification:
         Why the engine stopped; `Status.CONVERGED` means that every input is decided.
     confident, counterexample
         Bounds on the masses of X_kappa and X_unfair.
+    statistical
+        Inside the certain bounds, an interval that holds with a stated confidence, if points were drawn; else None.
     rounding_ambiguous
         A bound on the mass of inputs whose verdict could differ in the library because it sums in floating point;
         None if the engine does not compute it.
@@ -132,6 +163,7 @@ class Quantification:
     input_rounding: float = 0.0
     count: int | None = None
     details: dict[str, Any] = field(default_factory=dict)
+    statistical: Statistical | None = None
     origin: Any = field(default=None, repr=False)
     """The question behind the answer (boxqte.origin.Origin), for further questions; not part of the JSON form."""
 
@@ -210,7 +242,13 @@ class Quantification:
             return "exact rational arithmetic"
         if self.converged:
             return "every input decided; bounds include all floating-point error"
-        return "certain bounds, rounded outward; the undecided mass is counted against both"
+        certain = "certain bounds, rounded outward; the undecided mass is counted against both"
+        if self.statistical is None:
+            return certain
+        return (
+            f"{certain}; inside them, an interval that contains the measure with probability "
+            f"{self.statistical.confidence} over the random draws, whenever one looks"
+        )
 
     def regions(
         self,
@@ -355,6 +393,7 @@ class Quantification:
                 "exact": None if self.exact is None else str(self.exact),
                 "converged": self.converged,
             },
+            "statistical": None if self.statistical is None else self.statistical.to_json(),
             "mass": {
                 "confident": [self.confident.lower, self.confident.upper],
                 "counterexample": [self.counterexample.lower, self.counterexample.upper],
@@ -381,6 +420,35 @@ class Quantification:
             "trace": [list(point) for point in self.trace],
         }
 
+    def to_html(self, *, command: str = "") -> str:
+        """The report: one self-contained page with regions, profiles, flips and examples."""
+        from boxqte.report.html import result_page
+
+        return result_page(self, command=command)
+
+    def save_html(self, path: str) -> None:
+        """Write the report."""
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self.to_html())
+
+    def plot_bounds(self, *, ax: Any = None, **style: Any) -> Any:
+        """Draw the bounds over time with matplotlib; see `boxqte.report.plots.plot_bounds`."""
+        from boxqte.report.plots import plot_bounds
+
+        return plot_bounds(self, ax=ax, **style)
+
+    def plot_profile(self, attribute: str, *, ax: Any = None, time_limit: float | None = None) -> Any:
+        """Draw the unfair share by value of an attribute; see `boxqte.report.plots.plot_profile`."""
+        from boxqte.report.plots import plot_profile
+
+        return plot_profile(self, attribute, ax=ax, time_limit=time_limit)
+
+    def plot_regions(self, top: int = 10, *, ax: Any = None, time_limit: float | None = None) -> Any:
+        """Draw the largest regions and their masses; see `boxqte.report.plots.plot_regions`."""
+        from boxqte.report.plots import plot_regions
+
+        return plot_regions(self, top, ax=ax, time_limit=time_limit)
+
     def save(self, path: str) -> None:
         """Write the JSON form."""
         with open(path, "w", encoding="utf-8") as file:
@@ -393,4 +461,12 @@ class Quantification:
         bounds = self.bounds
         assert bounds is not None
         shown = f"= {self.value:.12g}" if self.value is not None else f"in [{bounds.lower:.9g}, {bounds.upper:.9g}]"
+        if self.statistical is not None:
+            found = self.statistical
+            shown += f", in [{found.lower:.9g}, {found.upper:.9g}] with confidence {found.confidence}"
         return f"Quantification({self.property}: {shown}; {self.status} in {self.seconds:.3g} s, engine {self.engine})"
+
+    def _repr_html_(self) -> str:
+        from boxqte.report.notebook import result_html
+
+        return result_html(self)

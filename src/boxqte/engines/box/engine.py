@@ -61,6 +61,8 @@ class Box:
         """Are shown every box that a run closes (driver.Observer)."""
         self.roots: Callable[[Problem], driver.BoxArray] | None = None
         """Disjoint boxes to start from, with the parts of the space that a run should look at; None is all of it."""
+        self.recorder: driver.Recorder | None = None
+        self.keeper: driver.Keeper | None = None
 
     def run(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
         try:
@@ -88,11 +90,11 @@ class Box:
                 call_work=o.call_work,
                 batch=o.batch,
                 arena=o.arena,
-                notes=bool(self.observers),
+                notes=bool(self.observers) or self.recorder is not None,
             )
 
         if jit.needs_compiling(exchange.__file__):
-            print("boxqte: compiling, first run only ...", file=sys.stderr, flush=True)
+            print(jit.compiling_note(exchange.__file__), file=sys.stderr, flush=True)
             worker = make_worker()
             worker.work(roots[:0], np.zeros(0), 1, False)
             jit.mark_compiled(exchange.__file__)
@@ -109,6 +111,8 @@ class Box:
             batch=o.batch,
             call_nodes=o.call_nodes,
             observers=self.observers,
+            recorder=self.recorder,
+            keeper=self.keeper,
         )
 
     def _tolerance(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
@@ -132,7 +136,7 @@ class Box:
             )
 
         if jit.needs_compiling(window.__file__):
-            print("boxqte: compiling, first run only ...", file=sys.stderr, flush=True)
+            print(jit.compiling_note(window.__file__), file=sys.stderr, flush=True)
             window_worker.compile_kernels()
             jit.mark_compiled(window.__file__)
         for observer in self.observers:
@@ -147,6 +151,8 @@ class Box:
             batch=1,
             call_nodes=o.call_nodes,
             observers=self.observers,
+            recorder=self.recorder,
+            keeper=self.keeper,
         )
         return replace(outcome, rounding_ambiguous=None)  # not computed here: None says so, 0 would claim it
 

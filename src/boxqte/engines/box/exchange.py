@@ -20,6 +20,7 @@ DONE, OUT_OF_ROOM, OUT_OF_BUDGET = 0, 1, 2
 NO_ROOM, NOTHING_TO_SPLIT = -1, -2
 UNKNOWN_COST, NEEDS_EXACT = -1.0, -2.0
 BY_BOUNDS, BY_COUNTING = 0, 1  # as the driver's BOUNDS and COUNTED
+WAS_CLOSED, WAS_OPENED, WAS_POINT = -1, -2, -3  # events that are no cut
 
 
 class Ledger(NamedTuple):
@@ -32,6 +33,8 @@ class Ledger(NamedTuple):
     how: npt.NDArray[np.int8]
     one: npt.NDArray[np.float64]
     """the sums of a single box"""
+    events: npt.NDArray[np.int32]
+    """the search in preorder, yes side first: the cut of a split, or what became of a node"""
 
 
 @kernel
@@ -463,7 +466,7 @@ def search(
 
     A box that is expensive to finish is split once and its children are handed back, so that the queue outside decides
     what comes next; a cheap one is finished here, depth first. Every call that is not out of room makes progress: its
-    first box is settled or split. counts: [open boxes out, nodes, finished, status, work, closed boxes noted].
+    first box is settled or split. counts: [open boxes out, nodes, finished, status, work, closed boxes noted, events].
     """
     noting = len(ledger.how) > 0
     settled = ledger.one if noting else masses
@@ -478,6 +481,7 @@ def search(
             if counts[3] == DONE:
                 counts[3] = OUT_OF_ROOM
             _emit(boxes[i], in_mass[i], UNKNOWN_COST, out_boxes, out_mass, out_cost, counts)
+            _event(ledger, WAS_OPENED, counts)
             continue
         top = 1
         entered = counts[1]
@@ -501,6 +505,7 @@ def search(
                     continue
             if (counts[1] - entered > 1 and cost > depth_first_below) or top >= last:
                 _emit(stack.domain[top], box_mass(stack, top), cost, out_boxes, out_mass, out_cost, counts)
+                _event(ledger, WAS_OPENED, counts)
                 top -= 1
                 continue
             if counts[1] > 1 and (
@@ -515,6 +520,7 @@ def search(
             cut = _choose(arena, axes, cuts, rules, stack, top, spare, scratch)
             if cut == NOTHING_TO_SPLIT:  # a single margin per class, and 64 bits cannot place one of them exactly
                 _emit(stack.domain[top], box_mass(stack, top), NEEDS_EXACT, out_boxes, out_mass, out_cost, counts)
+                _event(ledger, WAS_POINT, counts)
                 top -= 1
                 continue
             if (
@@ -524,10 +530,12 @@ def search(
             ):
                 counts[3] = OUT_OF_ROOM
                 break
+            _event(ledger, cut, counts)
             _copy(stack, spare, top)
             top += 1
         while top >= 1:  # stopped half-way: the frames that are left are open boxes
             _emit(stack.domain[top], box_mass(stack, top), UNKNOWN_COST, out_boxes, out_mass, out_cost, counts)
+            _event(ledger, WAS_OPENED, counts)
             top -= 1
     return counts[3]  # type: ignore[no-any-return]
 
@@ -568,6 +576,14 @@ def _note(
         ledger.one[kind] = 0.0
         ledger.one[kind + N_KINDS] = 0.0
     counts[5] = n + 1
+    _event(ledger, WAS_CLOSED, counts)
+
+
+@kernel
+def _event(ledger: Ledger, what: int, counts: npt.NDArray[np.int64]) -> None:
+    if len(ledger.events) > 0:
+        ledger.events[counts[6]] = what
+        counts[6] += 1
 
 
 @kernel

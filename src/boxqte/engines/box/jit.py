@@ -113,3 +113,13 @@ def mark_compiled(source: str) -> None:
     marker = _marker(Path(source))
     if marker is not None:
         marker.touch()
+
+
+def compiling_note(source: str) -> str:
+    """What to tell the user while the kernels of that file are compiled."""
+    if _cache_folder(Path(source)) is not None:
+        return "boxqte: compiling, first run only ..."
+    return (
+        "boxqte: compiling; the cache folder cannot be written, so every run compiles anew; set BOXQTE_CACHE to a folder that "
+        "can be written ..."
+    )

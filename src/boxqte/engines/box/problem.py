@@ -54,7 +54,7 @@ class Problem:
 
 def compile_problem(grid: Grid) -> Problem:
     """Renumber axes and cuts, and bring the leaf values into 64 bits (exactly, where they fit)."""
-    used = sorted({cut.axis for cut in grid.cuts})
+    used = used_axes(grid)
     where = {axis: i for i, axis in enumerate(used)}
     order = sorted(
         range(len(grid.cuts)),
@@ -100,6 +100,11 @@ def compile_problem(grid: Grid) -> Problem:
         shift=shift,
         merges=merges,
     )
+
+
+def used_axes(grid: Grid) -> list[int]:
+    """The grid's axes that some tree cuts, in order: the axes of the kernels and of the driver's boxes."""
+    return sorted({cut.axis for cut in grid.cuts})
 
 
 def sensitive_classes(problem: Problem) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:

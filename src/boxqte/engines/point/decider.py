@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from boxqte.engines.point import kernels
 from boxqte.engines.point.exact import counterexample
-from boxqte.engines.point.kernels import CLOSE, FAIR, LOW, UNFAIR, UNKNOWN, Search
+from boxqte.engines.point.kernels import CLOSE, FAIR, LOW, OPEN, UNFAIR, UNKNOWN, Search
 from boxqte.engines.point.trees import Int32Array, compile_points, frames_needed
 from boxqte.grid import Grid
 
@@ -100,14 +100,24 @@ class PointDecider:
         self, points: npt.NDArray[np.int64], budget: int, verdict: npt.NDArray[np.int8], witness: Int32Array
     ) -> None:
         p = self.problem
-        t = p.thresholds
+        t, fuzz, n_trees = p.thresholds, p.fuzz, len(p.forest.roots)
         own, low, high, must = p.windows(points)
+        margins = np.full((len(points), 1), p.base, np.int64)
+        kernels.margins(p.forest, own, margins)
+        F = margins[:, 0]
+        positive = (t.conf_pos + fuzz <= F) & (t.pos + fuzz <= F)
+        negative = (t.conf_neg - fuzz >= F) & (t.neg - fuzz >= F)
+        verdict[:] = np.where(positive | negative, OPEN, CLOSE)
+        verdict[(t.conf_neg + fuzz < F) & (t.conf_pos - fuzz > F)] = LOW
+        # A positive x looks for F <= neg, a negative one for -F <= -pos.
+        sides = np.array([[0, n_trees], [0, 0]])
         found = np.zeros(own.shape, np.int32)
-        done = 0
+        done: kernels.Int = 0
         while True:
-            done = kernels.decide(
-                p.forest, self._search(), p.base, t.pos, t.neg, t.conf_pos, t.conf_neg, p.fuzz, own, low, high, must,
-                self.dense_limit, budget, verdict, found, done,
+            done = kernels.find_all(
+                p.forest, self._search(), np.ascontiguousarray(p.forest.value[:, 0]), sides[np.where(positive, 0, 1)],
+                sides[np.where(positive, 1, 0)], np.where(positive, p.base, -p.base), np.where(positive, t.neg, -t.pos),
+                fuzz, own, low, high, must, self.dense_limit, budget, verdict, found, done,
             )  # fmt: skip
             if done == len(points):
                 break
@@ -150,7 +160,7 @@ class PointDecider:
             frame_constant=np.zeros(frames, np.int64),
             frame_lines=np.empty((frames, cells), np.int64),
             frame_split=np.zeros((frames, 4), np.int64),
-            path=np.zeros((p.depth + 1, 5), np.int64),
+            path=np.zeros((int(p.forest.depth.max(initial=0)) + 1, 5), np.int64),
             low=np.empty(n_axes, np.int32),
             high=np.empty(n_axes, np.int32),
             cell=np.empty(n_axes, np.int32),

@@ -4,34 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from boxqte.engines.box.problem import into_64_bits
+from boxqte.engines.box.problem import into_64_bits, used_axes
+from boxqte.engines.point.kernels import Forest
 from boxqte.grid import Grid, Thresholds
 
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
-
-
-class Forest(NamedTuple):
-    """Nodes in preorder: the yes side of node n is n + 1, its no side is `no[n]`. Axes that no tree cuts are left out.
-
-    `cut[n]` sends the cells below it to yes; if it is negative, row -1 - cut[n] of `odd` says how many of the cells
-    before each one go to yes (category sets, zero bands). At leaves `axis` is -1.
-    """
-
-    axis: Int32Array
-    cut: Int32Array
-    no: Int32Array
-    value: Int64Array
-    roots: Int32Array
-    odd: Int32Array
-    sensitive: npt.NDArray[np.bool_]
-    line_start: Int64Array
-    """Where the cells of each axis begin in an array over the cells of all axes; one entry more than axes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +28,6 @@ class PointProblem:
     thresholds: Thresholds
     fuzz: int
     """0: the 64-bit sums are exact; otherwise every sum is within this of the exact one"""
-    depth: int
-    """of the deepest tree"""
 
     def windows(
         self, cells: npt.NDArray[np.integer]
@@ -92,7 +72,7 @@ class PointProblem:
 
 def compile_points(grid: Grid) -> PointProblem:
     """The arrays behind a grid; leaf values in 64 bits, exactly where they fit."""
-    used = sorted({cut.axis for cut in grid.cuts})
+    used = used_axes(grid)
     where = {axis: i for i, axis in enumerate(used)}
     sizes = [grid.axes[a].n_cells for a in used]
     limit = np.zeros(len(grid.cuts) + 1, np.int32)
@@ -109,27 +89,35 @@ def compile_points(grid: Grid) -> PointProblem:
     for row, (mask, n) in enumerate(rows):
         odd[row, 1 : n + 1] = np.cumsum([mask >> i & 1 for i in range(n)])
     value, base, thresholds, _, fuzz, _ = into_64_bits(grid)
+    leaf, number = grid.cut < 0, np.arange(len(grid.cut), dtype=np.int32)
+    step = np.stack([axis[grid.cut], grid.no - number - 1, limit[grid.cut]], axis=1)
+    step[leaf] = (0, -1, 0)
     forest = Forest(
         axis=axis[grid.cut],
         cut=limit[grid.cut],
         no=grid.no.astype(np.int32),
-        value=value,
+        value=value.reshape(-1, 1),
         roots=grid.roots.astype(np.int32),
+        output=np.zeros(len(grid.roots), np.int32),
+        depth=_depths(grid),
+        step=np.ascontiguousarray(step, np.int32),
         odd=odd,
         sensitive=np.array([grid.axes[a].sensitive for a in used], bool),
         line_start=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
     )
-    return PointProblem(grid, tuple(used), forest, base, thresholds, fuzz, _depth(grid))
+    return PointProblem(grid, tuple(used), forest, base, thresholds, fuzz)
 
 
-def _depth(grid: Grid) -> int:
-    """The largest number of tests on a path, found level by level."""
-    depth, level = 0, grid.roots[grid.cut[grid.roots] >= 0]
+def _depths(grid: Grid) -> Int32Array:
+    """The largest number of tests on a path of each tree, found level by level."""
+    depths = np.zeros(len(grid.roots), np.int32)
+    level, tree = grid.roots, np.arange(len(grid.roots))
     while len(level):
-        depth += 1
-        below = np.concatenate([grid.yes[level], grid.no[level]])
-        level = below[grid.cut[below] >= 0]
-    return depth
+        inner = grid.cut[level] >= 0
+        level, tree = level[inner], tree[inner]
+        depths[tree] += np.bincount(tree, minlength=len(depths))[tree] > 0
+        level, tree = np.concatenate([grid.yes[level], grid.no[level]]), np.concatenate([tree, tree])
+    return depths
 
 
 def frames_needed(sizes: list[int], extra: int) -> int:
