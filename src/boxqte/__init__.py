@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from boxqte.quantification import quantify
     from boxqte.report.plots import compare
     from boxqte.result import Quantification, Status
+    from boxqte.rows import Rows, check
+    from boxqte.sampling import Sample
     from boxqte.space import Attribute, Histogram, Space
+    from boxqte.verification import Verification, verify
 
 # name -> module; resolved on first use, so that `import boxqte` and `boxqte --help` stay quick
 _WHERE = {
@@ -40,14 +43,19 @@ _WHERE = {
     "Quantification": "result",
     "Requirement": "policy",
     "Robustness": "properties",
+    "Rows": "rows",
+    "Sample": "sampling",
     "Space": "space",
     "SpaceError": "errors",
     "Status": "result",
     "TreeEnsemble": "ensemble",
+    "Verification": "verification",
     "audit": "auditing",
+    "check": "rows",
     "compare": "report.plots",
     "load_model": "importers",
     "quantify": "quantification",
+    "verify": "verification",
 }
 
 __all__ = [
@@ -64,15 +72,20 @@ __all__ = [
     "Quantification",
     "Requirement",
     "Robustness",
+    "Rows",
+    "Sample",
     "Space",
     "SpaceError",
     "Status",
     "TreeEnsemble",
+    "Verification",
     "__version__",
     "audit",
+    "check",
     "compare",
     "load_model",
     "quantify",
+    "verify",
 ]
 
 

@@ -36,6 +36,7 @@ class AxisValues:
 
     def __init__(self, axis: Axis, single_precision: bool):
         self.axis = axis
+        self.casts = single_precision
         attribute = axis.attribute
         self.numeric = attribute.is_numeric
         self.integral = attribute.kind == "integer"
@@ -97,6 +98,11 @@ class AxisValues:
                 rounded = np.clip(values.astype(np.float32).astype(np.float64), low, high)
                 values = np.where(self.narrow[piece], rounded, values)
         return np.where(self.missing[piece], np.nan, values)
+
+    def nearest_refined(self, cells: npt.NDArray[np.integer], to: FloatArray) -> FloatArray:
+        """Of a numeric attribute: the value of each refined cell that is nearest to a given value."""
+        low, high = self.low[self.start[cells]], self.high[self.start[cells + 1] - 1]
+        return np.clip(to, low, high - 1 if self.integral else high)
 
     def nearest(self, cells: npt.NDArray[np.integer], to: FloatArray) -> FloatArray:
         """Of a numeric attribute: the value of each base cell that is nearest to a given value."""

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from boxqte._version import __version__
-from boxqte.commands import audit, completion, gate
+from boxqte.commands import audit, completion, gate, regions, rows, sample, verify
 from boxqte.commands.arguments import (
     add_display,
     add_model,
@@ -24,9 +24,9 @@ from boxqte.commands.arguments import (
     add_work,
     check_output,
     converter,
+    property_of,
     raise_first,
     read_names,
-    read_tolerances,
     wants_colors,
     write_json,
     write_text,
@@ -95,7 +95,7 @@ def _quantify(arguments: argparse.Namespace) -> int:
     check_output(arguments.json, "--json")
     check_output(arguments.html, "--html")
     check_output(arguments.checkpoint, "--checkpoint")
-    prop = _property(arguments)
+    prop = property_of(arguments)
     requirement = _requirement(arguments, prop)
     from boxqte.engines import DEFAULT_ENGINE
     from boxqte.importers import load_model
@@ -171,17 +171,6 @@ def _say_verdict(requirement: Requirement, result: Quantification, stream: Any) 
     reason = f"; {check.why}" if check.why else ""
     print(f"{'required':<20} at least {plain(requirement.at_least)}: {check.verdict}{reason}", file=stream)
     return check.verdict.exit_code
-
-
-def _property(arguments: argparse.Namespace) -> Property:
-    from boxqte.properties import Fairness, Robustness
-
-    epsilon = arguments.epsilon_rate
-    if arguments.epsilon is not None:
-        epsilon = read_tolerances(arguments.epsilon)
-    if arguments.sensitive is None:
-        return Robustness(epsilon, arguments.kappa, tie=arguments.tie)
-    return Fairness(read_names(arguments.sensitive, "--sensitive"), epsilon, arguments.kappa, tie=arguments.tie)
 
 
 def _hint(prop: Property, space: Space) -> None:
@@ -302,6 +291,8 @@ def make_parser() -> argparse.ArgumentParser:
     demo.set_defaults(run=_demo)
     engines = commands.add_parser("engines", help="the engines and their options", description="The engines.")
     engines.set_defaults(run=_engines)
+    for command in (regions, sample, verify, rows):
+        command.add_parser(commands)
     audit.add_parser(commands)
     gate.add_parser(commands)
     completion.add_parser(commands)

@@ -123,6 +123,15 @@ def drawn(
     origin: Origin, store: RegionStore, n: int, rng: np.random.Generator, workers: int, values: GridValues
 ) -> tuple[Columns, Columns]:
     """n pairs as columns of values."""
+    cells, others = drawn_cells(origin, store, n, rng, workers)
+    x = values.draw(cells, rng, workers)
+    return x, witness_values(origin.grid, values, cells, others, x, rng)
+
+
+def drawn_cells(
+    origin: Origin, store: RegionStore, n: int, rng: np.random.Generator, workers: int
+) -> tuple[Int32Array, Int32Array]:
+    """n pairs as the refined cells of x and the base cells of x' (points x axes of the grid), in random order."""
     from boxqte.engines.box.draw_worker import can_draw
 
     problem, boxes = store.problem, store.boxes
@@ -132,12 +141,10 @@ def drawn(
     chosen = boxes.take(np.flatnonzero(counts))
     counts = counts[counts > 0]
     if can_draw(problem):
-        cells, others = _from_lists(origin, problem, chosen, counts, rng, workers)
-    else:
-        order = rng.permutation(n)
-        cells, others = (part[order] for part in _by_rejection(origin, problem, chosen, counts, rng, workers))
-    x = values.draw(cells, rng, workers)
-    return x, witness_values(origin.grid, values, cells, others, x, rng)
+        return _from_lists(origin, problem, chosen, counts, rng, workers)
+    order = rng.permutation(n)
+    cells, others = _by_rejection(origin, problem, chosen, counts, rng, workers)
+    return cells[order], others[order]
 
 
 def _from_lists(
@@ -286,7 +293,8 @@ def _pick(running: FloatArray, owner: npt.NDArray[np.intp], rng: np.random.Gener
     edges = np.concatenate([[0], 1 + np.flatnonzero(np.diff(owner)), [len(owner)]])
     for first, stop in pairwise(edges.tolist()):
         picked[first:stop] = np.searchsorted(running[owner[first]], u[first:stop], side="right")
-    return np.minimum(picked, running.shape[1] - 1)
+    np.minimum(picked, running.shape[1] - 1, out=picked)
+    return picked
 
 
 def witness_values(

@@ -76,6 +76,20 @@ class Drawer:
         drawn: npt.NDArray[np.bool_] = status == DRAWN
         return drawn
 
+    def exists(self, boxes: BoxArray) -> npt.NDArray[np.int8]:
+        """For every counted box: exists.NONE, SOME or UNSURE."""
+        from boxqte.engines.box.exists import exists
+
+        p, w = self.problem, self.worker
+        found = np.zeros(len(boxes), np.int8)
+        at = 0
+        while at < len(boxes):
+            at = exists(w.arena, w.axes, p.cuts, w.rules, w.stack, w.scratch, self.drawing, p.merges, boxes, at, found)
+            if at < len(boxes):
+                w.capacity *= 2
+                self._start_again()
+        return found
+
 
 def can_draw(problem: Problem) -> bool:
     """Whether the boxes of the search were counted in lists of values, and x' differs in sensitive attributes only."""
