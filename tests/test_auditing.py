@@ -46,6 +46,15 @@ def test_each_attribute_alone_then_all_together_then_robustness() -> None:
         assert found[question.name].exact == alone.exact
 
 
+def test_an_audit_is_readable_in_one_line() -> None:
+    assert repr(loan_audit(require=0.5)) == (
+        "Audit(TreeEnsemble; race: 0.697030; age: 0.760000; race, age: 0.400000; robustness: 0.996970)"
+    )
+    assert repr(loan_audit(require=0.5, robustness=0).gate) == (
+        "GateReport(violated: race holds, age holds, race, age violated)"
+    )
+
+
 def test_one_sensitive_attribute_is_not_asked_about_twice() -> None:
     assert [q.name for q in loan_audit(sensitive="race").questions] == ["race", "robustness"]
 
@@ -92,7 +101,7 @@ def test_requirements_are_judged_and_those_of_a_policy_are_asked() -> None:
         str(Fairness("age")): "violated",
     }
     assert found.questions[-1].name == "sure"
-    assert found.to_frame()["verdict"].tolist() == ["holds", "holds, violated", "violated", None, "holds"]
+    assert found.to_frame()["verdict"].tolist() == ["holds", "holds, violated", "violated", "", "holds"]
 
 
 def test_n_jobs_is_workers_under_another_name() -> None:
@@ -156,9 +165,8 @@ def test_a_counterexample_for_one_attribute_is_one_for_both_and_fair_in_both_is_
 def test_questions_that_differ_otherwise_share_at_most_what_is_not_confident(other: Any) -> None:
     helped = _helped(Fairness(["a", "b"]), Decided(), other, Decided(0.5, 0.3, 0.2))
     assert (helped.fair, helped.unfair) == (0, 0)
-    assert helped.low == (Fraction(1, 5) if (other.kappa, other.tie) == (Fraction(1, 2), "library") else 0) or (
-        helped.low == 0.2
-    )
+    alike = (other.kappa, other.tie) == (Fraction(1, 2), "library")
+    assert helped.low == (0.2 if alike else 0)
 
 
 @settings(max_examples=30, deadline=None)

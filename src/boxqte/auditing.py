@@ -47,7 +47,7 @@ class Question:
         return "not asked: interrupted" if self.result is None else str(self.result.status)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Audit:
     """The answers of an audit, in the order of the questions.
 
@@ -89,7 +89,7 @@ class Audit:
             row |= {"value": None if r is None else r.value, "status": question.status}
             row |= {"seconds": None if r is None else r.seconds}
             if self.gate is not None:
-                row["verdict"] = ", ".join(str(c.verdict) for c in self.checks_of(question)) or None
+                row["verdict"] = ", ".join(str(c.verdict) for c in self.checks_of(question))
             rows.append(row)
         return pd.DataFrame(rows)
 
@@ -129,6 +129,10 @@ class Audit:
         from boxqte.report.notebook import audit_html
 
         return audit_html(self)
+
+    def __repr__(self) -> str:
+        answers = (f"{q.name}: {q.status if q.result is None else short_measure(q.result)}" for q in self.questions)
+        return f"Audit({self.model.source or self.model.library}; {'; '.join(answers)})"
 
     def __str__(self) -> str:
         from boxqte.printing import table_text

@@ -136,7 +136,7 @@ class Check:
         return f"{words}; {self.why}" if self.why else words
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GateReport:
     """The checks of a policy, in its order. `passed` only if every one of them holds."""
 
@@ -194,6 +194,9 @@ class GateReport:
 
     def _repr_markdown_(self) -> str:
         return self.to_markdown()
+
+    def __repr__(self) -> str:
+        return f"GateReport({self.verdict}: {', '.join(f'{c.requirement.name} {c.verdict}' for c in self.checks)})"
 
     def __str__(self) -> str:
         return "\n".join(f"{check.requirement.name}: {check.text()}" for check in self.checks)

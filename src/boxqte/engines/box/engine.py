@@ -36,11 +36,15 @@ class BoxOptions:
     """Epsilon > 0: measure a box once at most this many of its trees mix moving and fixed attributes."""
     cell_limit: int = 1024
     """Epsilon > 0: or once those trees span at most this many cells of the fixed attributes."""
+    dense_cells: int = 1 << 17
+    """Epsilon > 0: keep one table over all moving attributes while it has at most this many cells."""
+    table_cells: int = 1 << 16
+    """Epsilon > 0: otherwise tables of about this many cells; moving attributes beyond that are taken cell by cell."""
     arena: int = 1 << 14
     """Room for so many residual trees at first; it doubles when it is full."""
 
     def __post_init__(self) -> None:
-        least = {"finish_limit": 5, "depth_first_below": 0, "mixed_limit": 0}
+        least = {"finish_limit": 5, "depth_first_below": 0, "mixed_limit": 0, "dense_cells": 0}
         for option in fields(self):
             value = getattr(self, option.name)
             if not value >= least.get(option.name, 1):
@@ -132,7 +136,13 @@ class Box:
 
         def make_worker() -> window_worker.WindowWorker:
             return window_worker.WindowWorker(
-                p, mixed_limit=o.mixed_limit, cell_limit=o.cell_limit, arena=o.arena, memory=room
+                p,
+                mixed_limit=o.mixed_limit,
+                cell_limit=o.cell_limit,
+                arena=o.arena,
+                memory=room,
+                dense_cells=o.dense_cells,
+                table_cells=o.table_cells,
             )
 
         if jit.needs_compiling(window.__file__):
