@@ -121,7 +121,8 @@ def as_frame(problem: Problem, points: list[dict[str, Any]]) -> pd.DataFrame:
 def exact_in_float(problem: Problem, point: dict[str, Any]) -> bool:
     """Whether the oracle's point survives being a float32: critical points of other models do not."""
     return all(
-        v is MISSING or not isinstance(v, Fraction) or Fraction(float(np.float32(float(v)))) == v for v in point.values()
+        v is MISSING or not isinstance(v, Fraction) or Fraction(float(np.float32(float(v)))) == v
+        for v in point.values()
     )
 
 

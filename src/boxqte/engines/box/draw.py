@@ -65,7 +65,7 @@ def _uniform(random: npt.NDArray[np.uint64]) -> float:
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     z ^= z >> np.uint64(31)
-    return np.float64(z >> np.uint64(11)) * (1.0 / 9007199254740992.0)  # type: ignore[no-any-return]
+    return np.float64(z >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
 @kernel
