@@ -88,9 +88,7 @@ def test_the_matrix_holds_the_codes_and_nan_for_missing() -> None:
     box = BlackBox(lambda rows: rows[:, 0] > 0, SPACE)
     absent_r, absent_c = AT.high[1], AT.high[2]
     x = np.array([[-5.0, 0.5, 0.0, 1.0, 1.0], [2.0, absent_r, absent_c, 2.0, 0.0]])
-    np.testing.assert_array_equal(
-        AT.matrix(x, box.codes), [[-5, 0.5, 7, 0, 1, 0, 1], [2, np.nan, np.nan, 0, 0, 1, 0]]
-    )
+    np.testing.assert_array_equal(AT.matrix(x, box.codes), [[-5, 0.5, 7, 0, 1, 0, 1], [2, np.nan, np.nan, 0, 0, 1, 0]])
 
 
 def test_keys_are_equal_exactly_for_rows_that_differ_in_the_sensitive_attribute_alone() -> None:

@@ -24,8 +24,11 @@ if TYPE_CHECKING:
     from boxqte.quantification import quantify
     from boxqte.report.plots import compare
     from boxqte.result import Quantification, Status
+    from boxqte.rows import Rows, check
+    from boxqte.sampling import Sample
     from boxqte.space import Attribute, Histogram, Space
     from boxqte.testers import find_idis
+    from boxqte.verification import Verification, verify
 
 # name -> module; resolved on first use, so that `import boxqte` and `boxqte --help` stay quick
 _WHERE = {
@@ -42,17 +45,22 @@ _WHERE = {
     "Quantification": "result",
     "Requirement": "policy",
     "Robustness": "properties",
+    "Rows": "rows",
+    "Sample": "sampling",
     "Space": "space",
     "SpaceError": "errors",
     "Status": "result",
     "TreeEnsemble": "ensemble",
+    "Verification": "verification",
     "audit": "auditing",
+    "check": "rows",
     "compare": "report.plots",
     "find_idis": "testers",
     "empirical": "populations",
     "load_model": "importers",
     "population": "populations",
     "quantify": "quantification",
+    "verify": "verification",
 }
 
 __all__ = [
@@ -69,18 +77,23 @@ __all__ = [
     "Quantification",
     "Requirement",
     "Robustness",
+    "Rows",
+    "Sample",
     "Space",
     "SpaceError",
     "Status",
     "TreeEnsemble",
+    "Verification",
     "__version__",
     "audit",
+    "check",
     "compare",
-    "find_idis",
     "empirical",
+    "find_idis",
     "load_model",
     "population",
     "quantify",
+    "verify",
 ]
 
 
