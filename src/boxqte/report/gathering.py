@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -162,7 +163,7 @@ def _classes(ensemble: Any, first: Any, second: Any) -> tuple[list[str], list[st
 
 
 def _shown(attribute: Any, value: float) -> str:
-    if value != value or (not attribute.is_numeric and int(value) >= len(attribute.values)):
+    if math.isnan(value) or (not attribute.is_numeric and int(value) >= len(attribute.values)):
         return "missing"
     if not attribute.is_numeric:
         return str(attribute.label_of(int(value)))
