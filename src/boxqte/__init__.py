@@ -14,50 +14,63 @@ from typing import TYPE_CHECKING, Any
 from boxqte._version import __version__
 
 if TYPE_CHECKING:
+    from boxqte.auditing import Audit, audit
     from boxqte.ensemble import EnsembleBuilder, TreeEnsemble
     from boxqte.errors import BoxQTEError, EngineError, ModelError, PropertyError, SpaceError
     from boxqte.importers import load_model
+    from boxqte.policy import Policy, Requirement
     from boxqte.properties import Fairness, Robustness
     from boxqte.quantification import quantify
+    from boxqte.report.plots import compare
     from boxqte.result import Quantification, Status
     from boxqte.space import Attribute, Histogram, Space
 
 # name -> module; resolved on first use, so that `import boxqte` and `boxqte --help` stay quick
 _WHERE = {
     "Attribute": "space",
+    "Audit": "auditing",
     "BoxQTEError": "errors",
     "EngineError": "errors",
     "EnsembleBuilder": "ensemble",
     "Fairness": "properties",
     "Histogram": "space",
     "ModelError": "errors",
+    "Policy": "policy",
     "PropertyError": "errors",
     "Quantification": "result",
+    "Requirement": "policy",
     "Robustness": "properties",
     "Space": "space",
     "SpaceError": "errors",
     "Status": "result",
     "TreeEnsemble": "ensemble",
+    "audit": "auditing",
+    "compare": "report.plots",
     "load_model": "importers",
     "quantify": "quantification",
 }
 
 __all__ = [
     "Attribute",
+    "Audit",
     "BoxQTEError",
     "EngineError",
     "EnsembleBuilder",
     "Fairness",
     "Histogram",
     "ModelError",
+    "Policy",
     "PropertyError",
     "Quantification",
+    "Requirement",
     "Robustness",
     "Space",
     "SpaceError",
     "Status",
     "TreeEnsemble",
     "__version__",
+    "audit",
+    "compare",
     "load_model",
     "quantify",
 ]

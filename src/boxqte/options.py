@@ -8,7 +8,7 @@ import math
 import textwrap
 import types
 from collections.abc import Iterable
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from itertools import pairwise
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -137,11 +137,13 @@ def _described(hint: Any) -> str:
 
 def _help_texts(options: type) -> dict[str, str]:
     """The string below each field. Python keeps such strings in the source only, so that is where they are read."""
+    texts = {
+        name: text for parent in options.__bases__ if is_dataclass(parent) for name, text in _help_texts(parent).items()
+    }
     try:
         source = ast.parse(textwrap.dedent(inspect.getsource(options))).body[0]
     except (OSError, SyntaxError):
-        return {}
-    texts = {}
+        return texts
     for field, below in pairwise(source.body if isinstance(source, ast.ClassDef) else ()):
         match field, below:
             case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):

@@ -48,6 +48,7 @@ def answer_text(result: Quantification) -> str:
     lines = [
         _line("question", str(result.property)),
         *_measure_lines(result),
+        *_statistical_lines(result),
         _line("guarantee", result.guarantee()),
         _line("status", f"{result.status}"),
         _line("engine", f"{result.engine}, {result.seconds:.2f} s"),
@@ -79,6 +80,20 @@ def _measure_lines(result: Quantification) -> list[str]:
     return lines
 
 
+def _statistical_lines(result: Quantification) -> list[str]:
+    found = result.statistical
+    if found is None:
+        return []
+    lower, upper = rounded(found.lower, ROUND_FLOOR), rounded(found.upper, ROUND_CEILING)
+    drawn = f"{found.points:,} points drawn from what is undecided"
+    if found.unknown:
+        drawn += f", {found.unknown:,} of them given up and counted against both ends"
+    return [
+        _line("statistical", f"between {lower} and {upper}, with confidence {found.confidence}"),
+        _line("", drawn),
+    ]
+
+
 def measure_text(result: Quantification) -> str:
     """The measure to at most 12 decimals and how far it can be trusted; in words if there is none."""
     bounds = result.bounds
@@ -99,7 +114,12 @@ def measure_text(result: Quantification) -> str:
 
 def progress_text(progress: Progress) -> str:
     """One line on how far a run is."""
+    if not progress.nodes and not progress.decided:
+        return f"{progress.seconds:8.1f} s  starting (the first run on a machine compiles for some minutes)"
     lower, upper = rounded(progress.lower, ROUND_FLOOR, 6), rounded(progress.upper, ROUND_CEILING, 6)
+    if progress.statistical is not None:
+        drawn = rounded(progress.statistical[0], ROUND_FLOOR, 6), rounded(progress.statistical[1], ROUND_CEILING, 6)
+        return f"{progress.seconds:8.1f} s  statistical: between {drawn[0]} and {drawn[1]}, {progress.nodes:,} points"
     return (
         f"{progress.seconds:8.1f} s  measure between {lower} and {upper}, decided {100 * progress.decided:.2f} %, "
         f"{progress.nodes:,} nodes, {progress.open_boxes:,} open"
@@ -183,7 +203,7 @@ def space_text(space: Space) -> str:
         rows.append((attribute.name, attribute.kind, describe_domain(attribute), _mass_words(attribute), columns))
     count = space.count()
     lines = [
-        _table(rows),
+        table_text(rows),
         "",
         _line("attributes", f"{len(space)}, feeding {len(space.columns)} model columns"),
         _line("inputs", "infinitely many" if count is None else f"{count:,}"),
@@ -228,7 +248,7 @@ def model_text(imported: ImportedModel) -> str:
         values = feature.get("categories")
         shown = "" if values is None else textwrap.shorten(", ".join(map(str, values)), 60, placeholder=", ...")
         rows.append((feature["name"], str(feature["tests"]), shown))
-    lines.append(_table(rows))
+    lines.append(table_text(rows))
     if model.n_features > MAX_LISTED:
         lines.append(f"... and {model.n_features - MAX_LISTED} more columns (all of them with --json)")
     if imported.encoding is not None:
@@ -297,6 +317,7 @@ def engines_text() -> str:
     return "\n".join(lines)
 
 
-def _table(rows: Sequence[Sequence[str]]) -> str:
+def table_text(rows: Sequence[Sequence[str]]) -> str:
+    """Rows as columns of text; the first row is the head."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip() for row in rows)

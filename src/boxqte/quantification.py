@@ -7,11 +7,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from boxqte.certificate import CertificateWriter, refuse_what_has_none
+from boxqte.checkpoint import EVERY, Checkpoint, identity
 from boxqte.engines import DEFAULT_ENGINE, Limits, Progress, Watch, make_engine
-from boxqte.errors import EngineError, SpaceError
+from boxqte.errors import CheckpointError, EngineError, SpaceError
+from boxqte.exact import Number, fraction, plain
 from boxqte.grid import build_grid
 from boxqte.importers import ImportedModel, load_model
+from boxqte.origin import Origin
 from boxqte.properties import Property
+from boxqte.regions import RegionStore
 from boxqte.result import ModelSummary, Quantification, up
 from boxqte.space import Space
 
@@ -24,12 +29,17 @@ def quantify(
     engine: str = DEFAULT_ENGINE,
     time_limit: float | None = None,
     gap: float = 0.0,
+    threshold: Number | None = None,
     workers: int | None = None,
+    n_jobs: int | None = None,
     memory_limit: int | None = None,
     node_limit: int | None = None,
     options: Mapping[str, Any] | None = None,
     progress: Callable[[Progress], None] | None = None,
     allow_pickle: bool = False,
+    checkpoint: str | Path | None = None,
+    checkpoint_every: float = EVERY,
+    certificate: str | Path | None = None,
 ) -> Quantification:
     """Measure which share of the confident inputs is treated fairly (or robustly), with proof.
 
@@ -47,8 +57,12 @@ def quantify(
         Seconds after which the engine stops with the bounds it has; None is no limit.
     gap
         Stop once upper - lower is at most this; 0 runs to the exact answer.
+    threshold
+        Stop once it is proved that the measure is at least this, or that it is below; None runs on.
     workers
         Threads or processes; None is one per core.
+    n_jobs
+        The same under scikit-learn's name: -1 is one per core. Give one of the two.
     memory_limit
         Bytes the engine may use; None is half of the machine.
     node_limit
@@ -59,6 +73,13 @@ def quantify(
         Called with a Progress now and then.
     allow_pickle
         Unpickle scikit-learn files; only for files you trust.
+    checkpoint
+        A file that keeps the state of the run. If it is there already, the run goes on from it; the file of another
+        model, space or property is refused. Only for engine 'box'.
+    checkpoint_every
+        Seconds between two writings of the checkpoint.
+    certificate
+        A file for the proof: `boxqte certify` checks it without the engine. Only for engine 'box' and epsilon = 0.
 
     Returns
     -------
@@ -74,12 +95,31 @@ def quantify(
     True
     """
     imported = load_model(model, allow_pickle=allow_pickle)
-    bound = _space(space)
-    limits = _limits(time_limit, gap, workers, memory_limit, node_limit)
+    bound = read_space(space)
+    limits = _limits(time_limit, gap, _workers(workers, n_jobs), memory_limit, node_limit, threshold)
     solver = make_engine(engine, options)
     watch = Watch(limits, progress)
     grid = build_grid(imported.ensemble, bound, property)
-    outcome = solver.run(grid, limits, watch)
+    if checkpoint is not None:
+        if not hasattr(solver, "keeper"):
+            raise CheckpointError(f"checkpoint: engine '{engine}' cannot save its state; engine 'box' can")
+        name = None if certificate is None else str(certificate)
+        solver.keeper = Checkpoint(checkpoint, identity(grid, engine, name), checkpoint_every)
+    writer = None
+    if certificate is not None:
+        refuse_what_has_none(grid, engine, solver)
+        writer = solver.recorder = CertificateWriter(certificate, grid)  # type: ignore[attr-defined]
+    # A resumed run sees only part of the boxes; without a store the regions are searched when they are asked for.
+    store = RegionStore() if checkpoint is None and hasattr(solver, "observers") else None
+    if store is not None:
+        solver.observers.append(store)  # type: ignore[attr-defined]
+    try:
+        outcome = solver.run(grid, limits, watch)
+        if writer is not None:
+            writer.finish(outcome.decided)
+    finally:
+        if writer is not None:
+            writer.close()
     return Quantification(
         property=property,
         model=summary(imported),
@@ -93,6 +133,8 @@ def quantify(
         input_rounding=up(grid.input_rounding),
         count=bound.count(),
         details=outcome.details,
+        statistical=outcome.statistical,
+        origin=Origin(imported, grid, engine, dict(options or {}), limits, store, outcome.status),
     )
 
 
@@ -102,7 +144,8 @@ def summary(imported: ImportedModel) -> ModelSummary:
     return ModelSummary(e.library, e.n_trees, e.n_leaves, e.n_features, e.fingerprint(), imported.source)
 
 
-def _space(space: object) -> Space:
+def read_space(space: object) -> Space:
+    """The space that an argument means: itself, the path of its file, or its JSON object."""
     if isinstance(space, Space):
         return space
     if isinstance(space, (str, Path)):
@@ -112,19 +155,37 @@ def _space(space: object) -> Space:
     raise SpaceError(f"space: expected a Space, a path or a JSON object, found {type(space).__name__}")
 
 
+def _workers(workers: int | None, n_jobs: int | None) -> int:
+    if n_jobs is not None:
+        if workers is not None:
+            raise EngineError(f"workers and n_jobs mean the same; give one of them, found {workers} and {n_jobs}")
+        if n_jobs == 0 or n_jobs < -1:
+            raise EngineError(f"n_jobs: must be at least 1, or -1 for one per core, found {n_jobs}")
+        workers = None if n_jobs == -1 else n_jobs
+    if workers is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if workers < 1:
+        raise EngineError(f"workers: must be at least 1, found {workers}")
+    return workers
+
+
 def _limits(
-    time_limit: float | None, gap: float, workers: int | None, memory_limit: int | None, node_limit: int | None
+    time_limit: float | None,
+    gap: float,
+    workers: int,
+    memory_limit: int | None,
+    node_limit: int | None,
+    threshold: Number | None,
 ) -> Limits:
     if time_limit is not None and not time_limit > 0:
         raise EngineError(f"time_limit: must be above 0 seconds, found {time_limit}")
     if not 0 <= gap <= 1:
         raise EngineError(f"gap: must lie between 0 and 1, found {gap}")
-    if workers is None:
-        workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if workers < 1:
-        raise EngineError(f"workers: must be at least 1, found {workers}")
     if memory_limit is not None and memory_limit <= 0:
         raise EngineError(f"memory_limit: must be above 0 bytes, found {memory_limit}")
     if node_limit is not None and node_limit <= 0:
         raise EngineError(f"node_limit: must be above 0, found {node_limit}")
-    return Limits(time_limit, gap, node_limit, memory_limit, workers)
+    level = None if threshold is None else fraction(threshold, EngineError, "threshold")
+    if level is not None and not 0 <= level <= 1:
+        raise EngineError(f"threshold: must lie between 0 and 1, found {plain(level)}")
+    return Limits(time_limit, gap, node_limit, memory_limit, workers, level)

@@ -5,12 +5,18 @@ from __future__ import annotations
 import builtins
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from boxqte.properties import Property
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    from boxqte.sampling import Sample
 
 VALUE_ERROR = Fraction(1, 10**6)  # bounds further apart than this are no value, whatever the engine says
 
@@ -20,10 +26,14 @@ class Status(Enum):
 
     CONVERGED = "converged"
     GAP = "gap reached"
+    THRESHOLD = "threshold decided"
+    CONFIDENT_GAP = "gap reached with the stated confidence"
+    POINTS = "point limit"
     TIME = "time limit"
     NODES = "node limit"
     MEMORY = "memory limit"
     INTERRUPTED = "interrupted"
+    EXHAUSTED = "refinement exhausted"
 
     def __str__(self) -> str:
         return self.value
@@ -92,6 +102,32 @@ class ModelSummary:
     source: str = ""
 
 
+@dataclass(frozen=True)
+class Statistical:
+    """An interval that holds with the stated confidence, at all times at once, and the draws behind it.
+
+    `unknown` points were given up; they count as unfair for `lower` and as fair for `upper`.
+    """
+
+    lower: float
+    upper: float
+    confidence: float
+    points: int
+    fair: int
+    unfair: int
+    low: int
+    unknown: int
+    seed: int
+
+    @property
+    def width(self) -> float:
+        return self.upper - self.lower
+
+    def to_json(self) -> dict[str, Any]:
+        """The interval as a JSON object."""
+        return asdict(self)
+
+
 @dataclass(frozen=True, eq=False)
 class Quantification:
     """The answer: which share of the confident inputs is treated fairly (or robustly).
@@ -109,6 +145,8 @@ class Quantification:
         Why the engine stopped; `Status.CONVERGED` means that every input is decided.
     confident, counterexample
         Bounds on the masses of X_kappa and X_unfair.
+    statistical
+        Inside the certain bounds, an interval that holds with a stated confidence, if points were drawn; else None.
     rounding_ambiguous
         A bound on the mass of inputs whose verdict could differ in the library because it sums in floating point;
         None if the engine does not compute it.
@@ -126,6 +164,9 @@ class Quantification:
     input_rounding: float = 0.0
     count: int | None = None
     details: dict[str, Any] = field(default_factory=dict)
+    statistical: Statistical | None = None
+    origin: Any = field(default=None, repr=False)
+    """The question behind the answer (boxqte.origin.Origin), for further questions; not part of the JSON form."""
 
     @builtins.property
     def converged(self) -> bool:
@@ -202,7 +243,145 @@ class Quantification:
             return "exact rational arithmetic"
         if self.converged:
             return "every input decided; bounds include all floating-point error"
-        return "certain bounds, rounded outward; the undecided mass is counted against both"
+        certain = "certain bounds, rounded outward; the undecided mass is counted against both"
+        if self.statistical is None:
+            return certain
+        return (
+            f"{certain}; inside them, an interval that contains the measure with probability "
+            f"{self.statistical.confidence} over the random draws, whenever one looks"
+        )
+
+    def regions(
+        self,
+        top: int | None = 20,
+        *,
+        merge: bool = True,
+        pure: bool | None = None,
+        flip: bool = True,
+        time_limit: float | None = None,
+    ) -> pd.DataFrame:
+        """Where the counterexamples are: disjoint regions as readable rules, the largest first.
+
+        Parameters
+        ----------
+        top
+            How many regions; None is all of them.
+        merge
+            Join neighbouring regions that differ in one attribute and have about the same density.
+        pure
+            Split the heaviest regions until they consist of counterexamples only (epsilon = 0), and list their parts;
+            by default where the search has no more regions than are asked for.
+        flip
+            Also compute which way the class flips; takes a search of the regions shown.
+        time_limit
+            Seconds for each search that this needs; by default as in the run.
+
+        Returns
+        -------
+        pandas.DataFrame
+            `rule` (as `restrict` reads it), `mass` of its counterexamples, their `share` of all counterexamples, the
+            `density` (share of the region's mass that is counterexamples), `flip`, and the condition on each attribute.
+            In `attrs`: `counterexample_mass`, `regions` (how many there are), `listed` (the mass in the table),
+            `elsewhere` (mass that is kept in no region), `complete` (whether all counterexamples were found).
+
+        Examples
+        --------
+        >>> import boxqte
+        >>> from boxqte.examples import loan_ensemble, loan_space
+        >>> result = boxqte.quantify(loan_ensemble(), loan_space(), boxqte.Fairness("race"))
+        >>> print(result.regions().loc[0, "rule"])
+        income < 600 and age >= 50
+        """
+        from boxqte import exploration
+
+        return exploration.regions(self, top, merge=merge, pure=pure, flip=flip, time_limit=time_limit)
+
+    def profile(self, attribute: str, *, time_limit: float | None = None) -> pd.DataFrame:
+        """Counterexamples by value or interval of an attribute, exact.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each set of values that the model cannot tell apart: `value`, its `mass`, `lower` and `upper`
+            (the mass of counterexamples; equal unless a limit ended the search), their `share` of all counterexamples,
+            and the `density` (counterexamples per mass).
+        """
+        from boxqte import exploration
+
+        return exploration.profile(self, attribute, time_limit=time_limit)
+
+    def pairs(self, *, time_limit: float | None = None) -> pd.DataFrame:
+        """From which sensitive value to which: a matrix of masses.
+
+        Row s, column s': the mass of the counterexamples x with value s that have an x' with value s'. An x may have
+        several x', so that a row can sum to more than the counterexamples in it.
+        """
+        from boxqte import exploration
+
+        return exploration.pairs(self, time_limit=time_limit)
+
+    def restrict(self, condition: str, *, time_limit: float | None = None) -> Quantification:
+        """The measure on a part of the space: only x that satisfy the condition count. x' may be any input.
+
+        Parameters
+        ----------
+        condition
+            Such as `"age >= 60 and sex == 'f'"`; see `boxqte.conditions.parse_condition`.
+
+        Examples
+        --------
+        >>> import boxqte
+        >>> from boxqte.examples import loan_ensemble, loan_space
+        >>> result = boxqte.quantify(loan_ensemble(), loan_space(), boxqte.Fairness("race"))
+        >>> result.restrict("income < 300").value < result.value
+        False
+        """
+        from boxqte import exploration
+
+        return exploration.restrict(self, condition, time_limit=time_limit)
+
+    def sample(
+        self,
+        n: int,
+        *,
+        random_state: int | np.random.Generator | None = None,
+        replay: bool = True,
+        distinct: bool = False,
+        workers: int | None = None,
+    ) -> Sample:
+        """Counterexamples drawn by the space's mass, each with an x' that makes it one.
+
+        Parameters
+        ----------
+        n
+            How many pairs.
+        random_state
+            A seed or a numpy Generator; the same seed gives the same pairs, however many threads there are.
+        replay
+            Ask the model's own library about every pair, where it is installed; pairs on which it disagrees stay, and are
+            listed in `disagreements`.
+        distinct
+            No pair twice. Without it the draws are independent, and in a small space pairs repeat.
+        workers
+            Threads; None is one per core.
+
+        Returns
+        -------
+        boxqte.sampling.Sample
+            Two tables, `x` and `witness`, in the columns that the model's own `predict` takes.
+
+        Examples
+        --------
+        >>> import boxqte
+        >>> from boxqte.examples import loan_ensemble, loan_space
+        >>> result = boxqte.quantify(loan_ensemble(), loan_space(), boxqte.Fairness("race"))
+        >>> found = result.sample(100, random_state=0)
+        >>> len(found), bool((found.x["age"] >= 50).all()), bool((found.x["income"] == found.witness["income"]).all())
+        (100, True, True)
+        """
+        from boxqte import sampling
+
+        return sampling.sample(self, n, random_state=random_state, replay=replay, distinct=distinct, workers=workers)
 
     def to_json(self) -> dict[str, Any]:
         """The result as a JSON object (the format of `boxqte quantify --json`)."""
@@ -215,6 +394,7 @@ class Quantification:
                 "exact": None if self.exact is None else str(self.exact),
                 "converged": self.converged,
             },
+            "statistical": None if self.statistical is None else self.statistical.to_json(),
             "mass": {
                 "confident": [self.confident.lower, self.confident.upper],
                 "counterexample": [self.counterexample.lower, self.counterexample.upper],
@@ -241,6 +421,35 @@ class Quantification:
             "trace": [list(point) for point in self.trace],
         }
 
+    def to_html(self, *, command: str = "") -> str:
+        """The report: one self-contained page with regions, profiles, flips and examples."""
+        from boxqte.report.html import result_page
+
+        return result_page(self, command=command)
+
+    def save_html(self, path: str) -> None:
+        """Write the report."""
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self.to_html())
+
+    def plot_bounds(self, *, ax: Any = None, **style: Any) -> Any:
+        """Draw the bounds over time with matplotlib; see `boxqte.report.plots.plot_bounds`."""
+        from boxqte.report.plots import plot_bounds
+
+        return plot_bounds(self, ax=ax, **style)
+
+    def plot_profile(self, attribute: str, *, ax: Any = None, time_limit: float | None = None) -> Any:
+        """Draw the unfair share by value of an attribute; see `boxqte.report.plots.plot_profile`."""
+        from boxqte.report.plots import plot_profile
+
+        return plot_profile(self, attribute, ax=ax, time_limit=time_limit)
+
+    def plot_regions(self, top: int = 10, *, ax: Any = None, time_limit: float | None = None) -> Any:
+        """Draw the largest regions and their masses; see `boxqte.report.plots.plot_regions`."""
+        from boxqte.report.plots import plot_regions
+
+        return plot_regions(self, top, ax=ax, time_limit=time_limit)
+
     def save(self, path: str) -> None:
         """Write the JSON form."""
         with open(path, "w", encoding="utf-8") as file:
@@ -253,4 +462,12 @@ class Quantification:
         bounds = self.bounds
         assert bounds is not None
         shown = f"= {self.value:.12g}" if self.value is not None else f"in [{bounds.lower:.9g}, {bounds.upper:.9g}]"
+        if self.statistical is not None:
+            found = self.statistical
+            shown += f", in [{found.lower:.9g}, {found.upper:.9g}] with confidence {found.confidence}"
         return f"Quantification({self.property}: {shown}; {self.status} in {self.seconds:.3g} s, engine {self.engine})"
+
+    def _repr_html_(self) -> str:
+        from boxqte.report.notebook import result_html
+
+        return result_html(self)

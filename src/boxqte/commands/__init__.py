@@ -1,1 +1,1 @@
-"""One module a command: `add_parser` declares its arguments, `run` does it."""
+"""The commands of `boxqte` that have a module of their own: each has `add_parser(commands)` and `run(arguments)`."""

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from boxqte.engines import Limits, Outcome, Watch
 from boxqte.engines.box import driver
 from boxqte.errors import EngineError
 from boxqte.grid import Grid
 from boxqte.result import Decided, Status
+
+if TYPE_CHECKING:
+    from boxqte.engines.box.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -30,11 +36,15 @@ class BoxOptions:
     """Epsilon > 0: measure a box once at most this many of its trees mix moving and fixed attributes."""
     cell_limit: int = 1024
     """Epsilon > 0: or once those trees span at most this many cells of the fixed attributes."""
+    dense_cells: int = 1 << 17
+    """Epsilon > 0: keep one table over all moving attributes while it has at most this many cells."""
+    table_cells: int = 1 << 16
+    """Epsilon > 0: otherwise tables of about this many cells; moving attributes beyond that are taken cell by cell."""
     arena: int = 1 << 14
     """Room for so many residual trees at first; it doubles when it is full."""
 
     def __post_init__(self) -> None:
-        least = {"finish_limit": 8, "depth_first_below": 0, "mixed_limit": 0}
+        least = {"finish_limit": 5, "depth_first_below": 0, "mixed_limit": 0, "dense_cells": 0}
         for option in fields(self):
             value = getattr(self, option.name)
             if not value >= least.get(option.name, 1):
@@ -51,6 +61,12 @@ class Box:
 
     def __init__(self, options: BoxOptions | None = None):
         self.options = options or BoxOptions()
+        self.observers: list[driver.Observer] = []
+        """Are shown every box that a run closes (driver.Observer)."""
+        self.roots: Callable[[Problem], driver.BoxArray] | None = None
+        """Disjoint boxes to start from, with the parts of the space that a run should look at; None is all of it."""
+        self.recorder: driver.Recorder | None = None
+        self.keeper: driver.Keeper | None = None
 
     def run(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
         try:
@@ -67,7 +83,7 @@ class Box:
         from boxqte.engines.box import exchange, exchange_worker, jit, problem
 
         p = problem.compile_problem(grid)
-        roots = exchange_worker.root_boxes(p)
+        roots = exchange_worker.root_boxes(p) if self.roots is None else self.roots(p)
         o = self.options
 
         def make_worker() -> exchange_worker.ExchangeWorker:
@@ -78,28 +94,35 @@ class Box:
                 call_work=o.call_work,
                 batch=o.batch,
                 arena=o.arena,
+                notes=bool(self.observers) or self.recorder is not None,
             )
 
         if jit.needs_compiling(exchange.__file__):
-            print("boxqte: compiling, first run only ...", file=sys.stderr, flush=True)
+            print(jit.compiling_note(exchange.__file__), file=sys.stderr, flush=True)
             worker = make_worker()
             worker.work(roots[:0], np.zeros(0), 1, False)
             jit.mark_compiled(exchange.__file__)
         classes = len(problem.sensitive_classes(p)[1])
+        if self.recorder is not None:
+            self.recorder.about(p)
+        for observer in self.observers:
+            observer.begin(p, roots)
         return driver.drive(
             make_worker,
             roots,
-            np.ones(1),
+            exchange_worker.box_masses(p, roots),
             limits,
             watch,
             rounding=exchange_worker.rounding_bound(p, classes),
             batch=o.batch,
             call_nodes=o.call_nodes,
+            observers=self.observers,
+            recorder=self.recorder,
+            keeper=self.keeper,
         )
 
     def _tolerance(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
         """Some attribute moves by epsilon."""
-        import numpy as np
 
         from boxqte.engines.box import exchange_worker, jit, problem, window, window_worker
 
@@ -109,27 +132,48 @@ class Box:
                 "engine 'box': the leaf values differ so much in magnitude that epsilon > 0 cannot be answered exactly in two "
                 "64-bit numbers; use engine 'exhaustive'"
             )
-        roots = exchange_worker.root_boxes(p)
+        roots = exchange_worker.root_boxes(p) if self.roots is None else self.roots(p)
         o = self.options
         room = (limits.memory_limit or driver.half_of_memory()) // limits.workers
 
         def make_worker() -> window_worker.WindowWorker:
             return window_worker.WindowWorker(
-                p, mixed_limit=o.mixed_limit, cell_limit=o.cell_limit, arena=o.arena, memory=room
+                p,
+                mixed_limit=o.mixed_limit,
+                cell_limit=o.cell_limit,
+                arena=o.arena,
+                memory=room,
+                dense_cells=o.dense_cells,
+                table_cells=o.table_cells,
             )
 
         if jit.needs_compiling(window.__file__):
-            print("boxqte: compiling, first run only ...", file=sys.stderr, flush=True)
+            print(jit.compiling_note(window.__file__), file=sys.stderr, flush=True)
             window_worker.compile_kernels()
             jit.mark_compiled(window.__file__)
+        for observer in self.observers:
+            observer.begin(p, roots)
         outcome = driver.drive(
             make_worker,
             roots,
-            np.ones(1),
+            exchange_worker.box_masses(p, roots),
             limits,
             watch,
             rounding=window_worker.rounding_bound(p),
             batch=1,
             call_nodes=o.call_nodes,
+            observers=self.observers,
+            recorder=self.recorder,
+            keeper=self.keeper,
         )
         return replace(outcome, rounding_ambiguous=None)  # not computed here: None says so, 0 would claim it
+
+
+def rounding_bound(problem: Problem) -> Fraction:
+    """A proved bound on the rounding error of every sum of closed boxes' masses (docs/engine.md, 'Rounding')."""
+    from boxqte.engines.box import exchange_worker, window_worker
+    from boxqte.engines.box.problem import sensitive_classes
+
+    if problem.grid.has_tolerance:
+        return window_worker.rounding_bound(problem)
+    return exchange_worker.rounding_bound(problem, len(sensitive_classes(problem)[1]))

@@ -6,17 +6,47 @@ that still behave differently. The mathematics, with proofs, is in docs/engine.m
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
 from boxqte.engines.box.finish import Scratch, finish, finish_cost
 from boxqte.engines.box.jit import kernel
 from boxqte.engines.box.records import FULL, Arena, Cuts, known_move, make, make_leaf, residue_of, restrict
-from boxqte.engines.box.state import FAIR, LOW, UNFAIR, Axes, Rules, Stack, add_mass, box_mass
+from boxqte.engines.box.state import (
+    FAIR,
+    LOW,
+    N_KINDS,
+    UNFAIR,
+    Axes,
+    Rules,
+    Stack,
+    add_mass,
+    box_mass,
+    copy_box,
+    copy_masses,
+)
 
 DONE, OUT_OF_ROOM, OUT_OF_BUDGET = 0, 1, 2
 NO_ROOM, NOTHING_TO_SPLIT = -1, -2
 UNKNOWN_COST, NEEDS_EXACT = -1.0, -2.0
+BY_BOUNDS, BY_COUNTING = 0, 1  # as the driver's BOUNDS and COUNTED
+WAS_CLOSED, WAS_OPENED, WAS_POINT = -1, -2, -3  # events that are no cut
+
+
+class Ledger(NamedTuple):
+    """Where the search writes down the boxes it closes; arrays of length 0 if nobody wants to know."""
+
+    domain: npt.NDArray[np.uint64]
+    """entry x axis x word"""
+    masses: npt.NDArray[np.float64]
+    """entry x kind"""
+    how: npt.NDArray[np.int8]
+    one: npt.NDArray[np.float64]
+    """the sums of a single box"""
+    events: npt.NDArray[np.int32]
+    """the search in preorder, yes side first: the cut of a split, or what became of a node"""
 
 
 @kernel
@@ -55,8 +85,8 @@ def _narrow(axes: Axes, cuts: Cuts, stack: Stack, src: int, dst: int, cut: int, 
     """The child's box: the parent's, with the cut's axis restricted to one side."""
     axis = cuts.axis[cut]
     if src != dst:
-        stack.domain[dst] = stack.domain[src]
-        stack.axis_mass[dst] = stack.axis_mass[src]
+        copy_box(stack.domain[src], stack.domain[dst])
+        copy_masses(stack.axis_mass[src], stack.axis_mass[dst])
     mass = 0.0
     for w in range(stack.domain.shape[2]):
         keep = cuts.mask[cut, w] if side == 1 else ~cuts.mask[cut, w]
@@ -253,7 +283,7 @@ def load_box(
     arena: Arena, axes: Axes, cuts: Cuts, stack: Stack, root: int, f: int, domain: npt.NDArray[np.uint64]
 ) -> bool:
     """Frame f becomes the node of the given box, derived from the root frame."""
-    stack.domain[f] = domain
+    copy_box(domain, stack.domain[f])
     stack.n_classes[f] = stack.n_classes[root]
     stack.n_common[f] = 0
     stack.n_rows[f] = 0
@@ -442,13 +472,18 @@ def search(
     out_cost: npt.NDArray[np.float64],
     masses: npt.NDArray[np.float64],
     counts: npt.NDArray[np.int64],
+    ledger: Ledger,
 ) -> int:
     """Work on a batch of boxes: settled masses go into `masses`, what stays open into `out_boxes`; frame 0 is the root.
 
     A box that is expensive to finish is split once and its children are handed back, so that the queue outside decides
-    what comes next; a cheap one is finished here, depth first. counts: [open boxes out, nodes, finished, status, work].
-    Every call that is not out of room makes progress: its first box is settled or split.
+    what comes next; a cheap one is finished here, depth first. Every call that is not out of room makes progress: its
+    first box is settled or split. counts: [open boxes out, nodes, finished, status, work, closed boxes noted, events].
     """
+    noting = len(ledger.how) > 0
+    settled = ledger.one if noting else masses
+    # between two looks at the budget every frame and every box of the batch may be closed
+    pages = len(ledger.how) - len(stack.n_common) - len(boxes)
     spare = len(stack.n_common) - 1
     last = spare - 2
     room = len(out_boxes) - len(stack.n_common) - len(boxes)
@@ -458,6 +493,7 @@ def search(
             if counts[3] == DONE:
                 counts[3] = OUT_OF_ROOM
             _emit(boxes[i], in_mass[i], UNKNOWN_COST, out_boxes, out_mass, out_cost, counts)
+            _event(ledger, WAS_OPENED, counts)
             continue
         top = 1
         entered = counts[1]
@@ -465,27 +501,38 @@ def search(
             trees = stack.n_common[top] + stack.n_rows[top] * stack.n_classes[top]
             counts[1] += 1
             counts[4] += trees
-            if decide(arena, rules, stack, top, scratch.low, scratch.high, scratch.verdict, masses, True):
+            if decide(arena, rules, stack, top, scratch.low, scratch.high, scratch.verdict, settled, True):
+                if noting:
+                    _note(ledger, stack.domain[top], BY_BOUNDS, masses, counts)
                 top -= 1
                 continue
             cost = finish_cost(arena, axes, cuts, stack, top, scratch)
             if cost <= rules.finish_limit:
                 counts[4] += np.int64(cost) * (4 if rules.simple else 4 + stack.n_classes[top])
-                if finish(arena, axes, cuts, rules, stack, top, scratch, masses):
+                if finish(arena, axes, cuts, rules, stack, top, scratch, settled):
                     counts[2] += 1
+                    if noting:
+                        _note(ledger, stack.domain[top], BY_COUNTING, masses, counts)
                     top -= 1
                     continue
             if (counts[1] - entered > 1 and cost > depth_first_below) or top >= last:
                 _emit(stack.domain[top], box_mass(stack, top), cost, out_boxes, out_mass, out_cost, counts)
+                _event(ledger, WAS_OPENED, counts)
                 top -= 1
                 continue
-            if counts[1] > 1 and (counts[1] >= node_budget or counts[4] >= work_budget or counts[0] >= room):
+            if counts[1] > 1 and (
+                counts[1] >= node_budget
+                or counts[4] >= work_budget
+                or counts[0] >= room
+                or (noting and counts[5] >= pages)
+            ):
                 counts[3] = OUT_OF_BUDGET
                 break
             counts[4] += 64 * trees
             cut = _choose(arena, axes, cuts, rules, stack, top, spare, scratch)
             if cut == NOTHING_TO_SPLIT:  # a single margin per class, and 64 bits cannot place one of them exactly
                 _emit(stack.domain[top], box_mass(stack, top), NEEDS_EXACT, out_boxes, out_mass, out_cost, counts)
+                _event(ledger, WAS_POINT, counts)
                 top -= 1
                 continue
             if (
@@ -495,10 +542,12 @@ def search(
             ):
                 counts[3] = OUT_OF_ROOM
                 break
+            _event(ledger, cut, counts)
             _copy(stack, spare, top)
             top += 1
         while top >= 1:  # stopped half-way: the frames that are left are open boxes
             _emit(stack.domain[top], box_mass(stack, top), UNKNOWN_COST, out_boxes, out_mass, out_cost, counts)
+            _event(ledger, WAS_OPENED, counts)
             top -= 1
     return counts[3]  # type: ignore[no-any-return]
 
@@ -514,10 +563,39 @@ def _emit(
     counts: npt.NDArray[np.int64],
 ) -> None:
     n = counts[0]
-    out_boxes[n] = domain
+    copy_box(domain, out_boxes[n])
     out_mass[n] = mass
     out_cost[n] = cost
     counts[0] = n + 1
+
+
+@kernel
+def _note(
+    ledger: Ledger,
+    domain: npt.NDArray[np.uint64],
+    how: int,
+    masses: npt.NDArray[np.float64],
+    counts: npt.NDArray[np.int64],
+) -> None:
+    """Write down a closed box, and move its masses from the ledger's single sums into the sums of all."""
+    n = counts[5]
+    copy_box(domain, ledger.domain[n])
+    ledger.how[n] = how
+    for kind in range(N_KINDS):
+        ledger.masses[n, kind] = ledger.one[kind] + ledger.one[kind + N_KINDS]
+        add_mass(masses, kind, ledger.one[kind])
+        masses[kind + N_KINDS] += ledger.one[kind + N_KINDS]
+        ledger.one[kind] = 0.0
+        ledger.one[kind + N_KINDS] = 0.0
+    counts[5] = n + 1
+    _event(ledger, WAS_CLOSED, counts)
+
+
+@kernel
+def _event(ledger: Ledger, what: int, counts: npt.NDArray[np.int64]) -> None:
+    if len(ledger.events) > 0:
+        ledger.events[counts[6]] = what
+        counts[6] += 1
 
 
 @kernel
@@ -535,5 +613,5 @@ def _copy(stack: Stack, src: int, dst: int) -> None:
     for r in range(stack.n_rows[src]):
         for c in range(n):
             stack.rows[dst, r, c] = stack.rows[src, r, c]
-    stack.domain[dst] = stack.domain[src]
-    stack.axis_mass[dst] = stack.axis_mass[src]
+    copy_box(stack.domain[src], stack.domain[dst])
+    copy_masses(stack.axis_mass[src], stack.axis_mass[dst])

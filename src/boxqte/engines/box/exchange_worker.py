@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from boxqte.engines.box.driver import BoxArray, FloatArray, Reply
-from boxqte.engines.box.exchange import NEEDS_EXACT, OUT_OF_ROOM, build_root, search
+from boxqte.engines.box.driver import POINT, BoxArray, Closed, FloatArray, Reply
+from boxqte.engines.box.exchange import NEEDS_EXACT, OUT_OF_ROOM, Ledger, build_root, search
 from boxqte.engines.box.finish import BLOCK, Scratch
 from boxqte.engines.box.problem import Problem, sensitive_classes
 from boxqte.engines.box.records import new_arena
@@ -20,6 +20,7 @@ MAX_FRAMES = 128
 STACK_BYTES = 1 << 28
 GRID_BYTES = 1 << 28
 BUCKETS = 1 << 13
+LEDGER = 4096
 
 
 class ExchangeWorker:
@@ -34,6 +35,7 @@ class ExchangeWorker:
         call_work: int,
         batch: int,
         arena: int,
+        notes: bool = False,
     ):
         self.problem = problem
         self.depth_first_below = depth_first_below
@@ -57,12 +59,20 @@ class ExchangeWorker:
         self.out_boxes = np.zeros((size, *self.stack.domain.shape[1:]), np.uint64)
         self.out_mass = np.zeros(size)
         self.out_cost = np.zeros(size)
+        pages = LEDGER + len(self.stack.n_common) + 2 * batch if notes else 0
+        self.ledger = Ledger(
+            np.zeros((pages, *self.stack.domain.shape[1:]), np.uint64),
+            np.zeros((pages, N_KINDS)),
+            np.zeros(pages, np.int8),
+            np.zeros(2 * N_KINDS),
+            np.zeros(2 * (pages + size) if notes else 0, np.int32),  # a tree has fewer splits than leaves
+        )
         self.capacity = 1 << max(arena - 1, 15).bit_length()
         self._rebuild()
 
     @property
     def memory(self) -> int:
-        arrays = (*self.arena, *self.stack, *self.scratch, self.out_boxes)
+        arrays = (*self.arena, *self.stack, *self.scratch, *self.ledger, self.out_boxes)
         return sum(a.nbytes for a in arrays)
 
     def _rebuild(self) -> None:
@@ -80,11 +90,12 @@ class ExchangeWorker:
 
     def work(self, boxes: BoxArray, masses: FloatArray, budget: int, depth_first: bool) -> Reply:
         decided = np.zeros(2 * N_KINDS)
-        counts = np.zeros(5, np.int64)
+        counts = np.zeros(7, np.int64)
         below = math.inf if depth_first else self.depth_first_below
         status = search(
             self.arena, self.axes, self.problem.cuts, self.rules, self.stack, self.scratch, boxes, masses, below,
             budget, self.call_work, self.out_boxes, self.out_mass, self.out_cost, decided, counts,
+            self.ledger,
         )  # fmt: skip
         if status == OUT_OF_ROOM:
             self.capacity *= 2
@@ -92,15 +103,29 @@ class ExchangeWorker:
         n_open, nodes, finished = counts[:3].tolist()
         cost = self.out_cost[:n_open].copy()
         exact = np.flatnonzero(cost == NEEDS_EXACT)
-        for i in exact:
-            self._settle_exactly(self.out_boxes[i], float(self.out_mass[i]), decided)
+        points = np.zeros((len(exact), N_KINDS))
+        for i, own in zip(exact, points):
+            self._settle_exactly(self.out_boxes[i], float(self.out_mass[i]), own)
+            decided[:N_KINDS] += own
         kept = cost != NEEDS_EXACT
         cost[cost < 0] = self.depth_first_below  # it was begun, so it was no dearer than this
         fair, unfair, low, ambiguous = (decided[:N_KINDS] + decided[N_KINDS:]).tolist()
         return Reply(
             fair, unfair, low, ambiguous, self.out_boxes[:n_open][kept], self.out_mass[:n_open][kept], cost[kept],
-            nodes, finished, len(exact),
+            nodes, finished, len(exact), self._closed(int(counts[5]), self.out_boxes[exact], points),
+            self.ledger.events[: counts[6]].copy(),
         )  # fmt: skip
+
+    def _closed(self, n: int, point_boxes: BoxArray, points: FloatArray) -> Closed | None:
+        """What the ledger holds, and the boxes that were settled exactly."""
+        if not len(self.ledger.how):
+            return None
+        ledger = self.ledger
+        return Closed(
+            np.concatenate([ledger.domain[:n], point_boxes]),
+            np.concatenate([ledger.masses[:n], points])[:, [FAIR, UNFAIR, LOW]],
+            np.concatenate([ledger.how[:n], np.full(len(points), POINT, np.int8)]),
+        )
 
     def _settle_exactly(self, box: BoxArray, mass: float, decided: FloatArray) -> None:
         """A box on which every class has one margin: compare the exact ones, in Python's integers."""
@@ -144,6 +169,16 @@ def root_boxes(problem: Problem) -> BoxArray:
         for w in range(words):
             root[0, a, w] = (1 << min(max(n - 64 * w, 0), 64)) - 1
     return root
+
+
+def box_masses(problem: Problem, boxes: BoxArray) -> FloatArray:
+    """The mass of every box; sensitive axes count as a whole."""
+    masses = np.ones(len(boxes))
+    for a in np.flatnonzero(~problem.sensitive).tolist():
+        n = int(problem.axes.n_cells[a])
+        held = np.unpackbits(np.ascontiguousarray(boxes[:, a]).view(np.uint8), axis=1, bitorder="little")[:, :n]
+        masses *= held @ problem.axes.mass[a, :n]
+    return masses
 
 
 def rounding_bound(problem: Problem, n_classes: int) -> Fraction:

@@ -54,7 +54,7 @@ class Problem:
 
 def compile_problem(grid: Grid) -> Problem:
     """Renumber axes and cuts, and bring the leaf values into 64 bits (exactly, where they fit)."""
-    used = sorted({cut.axis for cut in grid.cuts})
+    used = used_axes(grid)
     where = {axis: i for i, axis in enumerate(used)}
     order = sorted(
         range(len(grid.cuts)),
@@ -78,7 +78,7 @@ def compile_problem(grid: Grid) -> Problem:
     new_number = np.zeros(len(order) + 1, np.int32)
     new_number[order] = np.arange(len(order), dtype=np.int32)
     new_number[-1] = -1
-    value, base, thresholds, band, fuzz, shift = _into_64_bits(grid)
+    value, base, thresholds, band, fuzz, shift = into_64_bits(grid)
     residue, base_residue, merges = _residues(grid, fuzz, shift)
     return Problem(
         grid=grid,
@@ -100,6 +100,11 @@ def compile_problem(grid: Grid) -> Problem:
         shift=shift,
         merges=merges,
     )
+
+
+def used_axes(grid: Grid) -> list[int]:
+    """The grid's axes that some tree cuts, in order: the axes of the kernels and of the driver's boxes."""
+    return sorted({cut.axis for cut in grid.cuts})
 
 
 def sensitive_classes(problem: Problem) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
@@ -137,7 +142,7 @@ def _implications(
     return flat if len(flat) else np.zeros(1, np.int8), np.array(at, np.int64)
 
 
-def _into_64_bits(grid: Grid) -> tuple[npt.NDArray[np.int64], int, Thresholds, int, int, int]:
+def into_64_bits(grid: Grid) -> tuple[npt.NDArray[np.int64], int, Thresholds, int, int, int]:
     """Leaf values as int64. If the exact integers are too wide, drop low bits and carry the error bound (`fuzz`)."""
     t = grid.thresholds
     largest = _largest_sum(grid) + max(abs(v) for v in (t.pos, t.neg, t.conf_pos, t.conf_neg)) + grid.rounding

@@ -1,0 +1,1 @@
+"""Statistical bounds: points drawn from what is undecided, each decided exactly (docs/statistics.md)."""

@@ -1,0 +1,230 @@
+"""The engines `sample` (draws only) and `auto` (certain bounds first, draws from what they leave open)."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from boxqte.engines import Limits, Outcome, Watch
+from boxqte.engines.box import jit
+from boxqte.engines.box.driver import Observer
+from boxqte.engines.box.engine import Box
+from boxqte.engines.box.problem import used_axes
+from boxqte.engines.point import FAIR, LOW, UNFAIR, UNKNOWN, PointDecider, kernels
+from boxqte.engines.sample import sequence
+from boxqte.engines.sample.draws import Boxes, Draws, WholeSpace
+from boxqte.errors import EngineError
+from boxqte.grid import Grid
+from boxqte.result import Decided, Statistical, Status, down, up
+
+PILOT = 1000
+FIRST_ROUND = 256
+ROUND_SECONDS = 0.4
+DRAWING_ERROR = 1e-11  # more than float masses and cumulative sums can shift the share of any set of inputs
+
+
+@dataclass(frozen=True)
+class SampleOptions:
+    """Options of the statistical engine."""
+
+    confidence: float = 0.999999
+    """The probability with which the statistical interval holds, at all times at once."""
+    seed: int = 0
+    """Of the random draws; the same seed and limits that count (not seconds) give the same draws."""
+    points: int = 1_000_000
+    """The most points that are drawn."""
+    budget: int = 100_000_000
+    """Give up on a point after about so many steps, of a few ns each; such points count against both ends."""
+
+    def __post_init__(self) -> None:
+        if not 0.5 <= self.confidence < 1:
+            raise EngineError(f"confidence: must be at least 0.5 and below 1, found {self.confidence}")
+        for name in ("points", "budget"):
+            if getattr(self, name) < 1:
+                raise EngineError(f"engine 'sample': option '{name}' must be at least 1, found {getattr(self, name)}")
+        if self.seed < 0:
+            raise EngineError(f"engine 'sample': option 'seed' must be at least 0, found {self.seed}")
+
+
+@dataclass(frozen=True)
+class AutoOptions(SampleOptions):
+    """Options of the engine `auto`."""
+
+    exact_share: float = 0.3
+    """The share of the time limit for certain bounds; the rest is for draws from what they leave open."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.exact_share <= 1:
+            raise EngineError(
+                f"engine 'auto': option 'exact_share' must lie above 0 and up to 1, found {self.exact_share}"
+            )
+
+
+class Sample:
+    """Points drawn from the whole space, each decided exactly: an interval that holds with the stated confidence."""
+
+    name = "sample"
+    Options = SampleOptions
+
+    def __init__(self, options: SampleOptions | None = None):
+        self.options = options or SampleOptions()
+
+    def run(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
+        return sample(grid, WholeSpace(), (), Decided(), limits, watch, self.options)
+
+
+class Auto:
+    """Certain bounds first; if time is limited, draws from what is then undecided. Without a time limit, exact."""
+
+    name = "auto"
+    Options = AutoOptions
+
+    def __init__(self, options: AutoOptions | None = None):
+        self.options = options or AutoOptions()
+        self.box = Box()
+
+    @property
+    def observers(self) -> list[Observer]:
+        """Are shown every box that the exact part closes."""
+        return self.box.observers
+
+    def run(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
+        if limits.time_limit is None:
+            return self.box.run(grid, limits, watch)
+        try:
+            with watch.shortened(self.options.exact_share):
+                outcome = self.box.run(grid, limits, watch)
+        except EngineError as refusal:  # the question is beyond the exact engine: draws alone, and say so
+            drawn = sample(grid, WholeSpace(), (), Decided(), limits, watch, self.options)
+            return replace(drawn, details=drawn.details | {"exact_engine": str(refusal)})
+        if outcome.status is not Status.TIME or outcome.open is None:
+            return outcome
+        drawn = sample(grid, outcome.open, tuple(used_axes(grid)), outcome.decided, limits, watch, self.options)
+        return replace(
+            drawn,
+            rounding_ambiguous=outcome.rounding_ambiguous,
+            details=outcome.details | drawn.details,
+            open=outcome.open,
+        )
+
+
+def sample(
+    grid: Grid,
+    boxes: Boxes,
+    axis_ids: tuple[int, ...],
+    decided: Decided,
+    limits: Limits,
+    watch: Watch,
+    options: SampleOptions,
+) -> Outcome:
+    """Draw from the boxes (on these axes of the grid) until the interval is as short as `limits.gap`, or a limit is met."""
+    draws = Draws(grid, boxes, axis_ids, options.seed)
+    decider = PointDecider(grid)
+    _warm_up(decider, grid)
+    run = _Run(decided, draws.mass, options, low_possible=not grid.thresholds.all_confident)
+    most = min(options.points, limits.node_limit or options.points)
+    size, status, started = min(FIRST_ROUND, most), None, time.perf_counter()
+    try:
+        while status is None:
+            begun = time.perf_counter()
+            verdict = decider.decide(draws.round(size), budget=options.budget, workers=limits.workers).verdict
+            run.add([int(np.count_nonzero(verdict == kind)) for kind in (FAIR, UNFAIR, LOW, UNKNOWN)])
+            now = time.perf_counter()
+            if run.priors is None and run.drawn >= min(PILOT, most / 10):
+                run.tune(min(most - run.drawn, run.drawn / max(now - started, 1e-9) * watch.seconds_left), limits.gap)
+            status = run.status(limits.gap, most) or watch.report(
+                decided, nodes=run.drawn, statistical=(run.lower, run.upper)
+            )
+            if status is Status.NODES:
+                status = Status.POINTS
+            fits = size / max(now - begun, 1e-9) * min(ROUND_SECONDS, max(watch.seconds_left, 0.0) / 2)
+            size = max(int(min(fits, 4 * size, most - run.drawn)), 1)
+    except KeyboardInterrupt:
+        status = Status.INTERRUPTED
+    seconds = time.perf_counter() - started
+    details = {"points": run.drawn, "sampling_seconds": round(seconds, 3)}
+    return Outcome(decided, status or Status.INTERRUPTED, None, details, statistical=run.result(options))
+
+
+def _warm_up(decider: PointDecider, grid: Grid) -> None:
+    """Load or compile the kernels before the clock of the draws starts."""
+    if jit.needs_compiling(kernels.__file__):
+        print("boxqte: compiling, first run only ...", file=sys.stderr, flush=True)
+    decider.decide(np.zeros((1, len(grid.axes)), np.int64))
+    jit.mark_compiled(kernels.__file__)
+
+
+class _Run:
+    """The draws so far and what they say. The first thousand or so only set the prior, so that it is no hindsight.
+
+    Points on which the decider gave up count as unfair for the lower end and as fair for the upper end: two sequences,
+    each with half of the allowed probability of error.
+    """
+
+    def __init__(self, decided: Decided, mass: float, options: SampleOptions, low_possible: bool):
+        undecided = float(decided.undecided)
+        rest = max(undecided - mass, 0.0) + DRAWING_ERROR
+        self.proved = sequence.Proved(down(Fraction(decided.fair)), down(Fraction(decided.unfair)), mass, rest)
+        self.alpha = (1 - options.confidence) / 2
+        self.low_possible = low_possible
+        self.pilot = [0, 0, 0, 0]
+        self.counts = [0, 0, 0, 0]
+        self.priors: tuple[sequence.Prior, sequence.Prior] | None = None
+        ends = decided.measure()
+        self.lower, self.upper = (0.0, 1.0) if ends is None else (down(ends[0]), up(ends[1]))
+
+    @property
+    def drawn(self) -> int:
+        return sum(self.pilot) + sum(self.counts)
+
+    def add(self, kinds: list[int]) -> None:
+        if self.priors is None:
+            self.pilot = [a + b for a, b in zip(self.pilot, kinds)]
+            return
+        self.counts = [a + b for a, b in zip(self.counts, kinds)]
+        for prior, counts, end in zip(self.priors, labelled(self.counts), (0, 1)):
+            found = sequence.interval(counts, prior, self.proved, self.alpha)[end]
+            if end == 0:  # a confidence sequence holds at all times at once: ends never move apart
+                self.lower = max(self.lower, min(found, self.upper))
+            else:
+                self.upper = min(self.upper, max(found, self.lower))
+
+    def tune(self, affordable: float, gap: float) -> None:
+        """Choose the priors for the number of draws that the gap will take, or that there is time for."""
+        expected = affordable
+        if gap > 0:
+            fair, unfair = ((self.pilot[kind] + 1) / (sum(self.pilot) + 3) for kind in (0, 1))
+            share = self.proved.measure(fair, unfair) or 0.5
+            confident = self.proved.fair + self.proved.unfair + self.proved.open * (fair + unfair)
+            mean = fair * (1 - share) - unfair * share
+            variance = fair * (1 - share) ** 2 + unfair * share**2 - mean**2
+            scale = self.proved.open / confident
+            expected = min(expected, 2.4 * math.log(1 / self.alpha) * variance * (2 * scale / gap) ** 2)
+        pilots = labelled(self.pilot)
+        self.priors = (
+            sequence.tuned_prior(pilots[0], expected, self.alpha, self.low_possible),
+            sequence.tuned_prior(pilots[1], expected, self.alpha, self.low_possible),
+        )
+
+    def status(self, gap: float, most: int) -> Status | None:
+        if gap > 0 and self.upper - self.lower <= gap:
+            return Status.CONFIDENT_GAP
+        return Status.POINTS if self.drawn >= most else None
+
+    def result(self, options: SampleOptions) -> Statistical:
+        fair, unfair, low, unknown = (a + b for a, b in zip(self.pilot, self.counts))
+        return Statistical(
+            self.lower, self.upper, options.confidence, self.drawn, fair, unfair, low, unknown, options.seed
+        )
+
+
+def labelled(kinds: list[int]) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    """Fair, unfair and low draws, with the unknown ones as unfair, and as fair."""
+    fair, unfair, low, unknown = kinds
+    return (fair, unfair + unknown, low), (fair + unknown, unfair, low)

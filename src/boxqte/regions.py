@@ -1,0 +1,220 @@
+"""Where the counterexamples are: disjoint boxes with their exact counterexample mass, and rules that people can read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from boxqte.axes import Axis, Cell
+from boxqte.conditions import MISSING, shown_number
+
+if TYPE_CHECKING:
+    from boxqte.engines.box.driver import BoxArray, Closed, FloatArray
+    from boxqte.engines.box.problem import Problem
+
+STORE_BYTES = 1 << 28
+FAIR, UNFAIR, LOW = 0, 1, 2
+PURE = 1 - 1e-9
+ALIKE = 2.0  # regions are merged while their densities differ by no more than this factor
+
+
+@dataclass(frozen=True, eq=False)
+class Boxes:
+    """Disjoint boxes of cells with their masses; `counted` is False for a box that bounds alone settled."""
+
+    cells: BoxArray
+    """box x axis of the problem x word"""
+    masses: FloatArray
+    """box x [fair, unfair, low]"""
+    counted: npt.NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.counted)
+
+    @property
+    def density(self) -> FloatArray:
+        """The share of each box's mass that is counterexamples."""
+        total: FloatArray = np.maximum(self.masses.sum(axis=1), np.finfo(float).tiny)
+        return np.minimum(self.masses[:, UNFAIR] / total, 1.0)
+
+    def take(self, at: npt.NDArray[np.integer] | slice) -> Boxes:
+        return Boxes(self.cells[at], self.masses[at], self.counted[at])
+
+    def heaviest(self, n: int | None) -> Boxes:
+        """The boxes with the most counterexamples, most first."""
+        return self.take(np.argsort(-self.masses[:, UNFAIR], kind="stable")[:n])
+
+
+def joined(parts: Sequence[Boxes]) -> Boxes:
+    """All boxes in one object."""
+    return Boxes(
+        np.concatenate([p.cells for p in parts]),
+        np.concatenate([p.masses for p in parts]),
+        np.concatenate([p.counted for p in parts]),
+    )
+
+
+class RegionStore:
+    """An observer of the box engine that keeps every closed box with counterexamples in it.
+
+    Bounded: beyond `limit` bytes, boxes that differ in one attribute only become one, and if that does not help, the
+    lightest are counted in `elsewhere` and forgotten. No mass is lost.
+    """
+
+    def __init__(self, limit: int = STORE_BYTES):
+        self.limit = limit
+        self.problem: Problem | None = None
+        self.elsewhere = 0.0
+        self._parts: list[Boxes] = []
+        self._bytes = 0
+
+    def begin(self, problem: Problem, roots: BoxArray) -> None:
+        self.problem = problem
+        self._words = roots.shape[1:]
+
+    def closed(self, parts: Closed) -> None:
+        keep = np.flatnonzero(parts.masses[:, UNFAIR] > 0)
+        if len(keep):
+            self._add(Boxes(parts.boxes[keep], parts.masses[keep], parts.how[keep] != 0))
+            if self._bytes > self.limit:
+                self._shrink()
+
+    def _add(self, boxes: Boxes) -> None:
+        self._parts.append(boxes)
+        self._bytes += boxes.cells.nbytes + boxes.masses.nbytes + boxes.counted.nbytes
+
+    def _shrink(self) -> None:
+        boxes = merged(self.boxes, alike=math.inf)
+        room = max(int(len(boxes) * self.limit / 2 / max(self._bytes, 1)), 1)
+        if len(boxes) > room:
+            ranked = boxes.heaviest(None)
+            boxes, rest = ranked.take(slice(0, room)), ranked.take(slice(room, None))
+            self.elsewhere = math.fsum([self.elsewhere, *rest.masses[:, UNFAIR].tolist()])
+        self._parts, self._bytes = [], 0
+        self._add(boxes)
+
+    @property
+    def boxes(self) -> Boxes:
+        """All boxes that are kept, in no order."""
+        if not self._parts:
+            return Boxes(np.zeros((0, *self._words), np.uint64), np.zeros((0, 3)), np.zeros(0, bool))
+        if len(self._parts) > 1:
+            self._parts = [joined(self._parts)]
+        return self._parts[0]
+
+    @property
+    def mass(self) -> float:
+        """The mass of all counterexamples seen."""
+        return math.fsum([self.elsewhere, *self.boxes.masses[:, UNFAIR].tolist()])
+
+
+def held_cells(words: npt.NDArray[np.uint64], n_cells: int) -> npt.NDArray[np.bool_]:
+    """box x cell: which cells of one axis each box holds (words: box x word)."""
+    bits = np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=-1, bitorder="little")
+    return bits[..., :n_cells].astype(bool)
+
+
+def merged(boxes: Boxes, *, alike: float = ALIKE, ordered: Sequence[bool] | None = None) -> Boxes:
+    """Boxes that differ in one axis only become one, again and again, while their densities are alike.
+
+    On an ordered axis only neighbouring ranges are joined, so that the result is a range again. A box that is
+    counterexamples throughout is joined only with such boxes.
+    """
+    n_axes = boxes.cells.shape[1]
+    factors = np.random.default_rng(0).integers(1, 2**63, boxes.cells.shape[1:], dtype=np.uint64) | np.uint64(1)
+    idle = 0
+    axis = 0
+    while n_axes and idle < n_axes and len(boxes) > 1:
+        before = len(boxes)
+        boxes = _merged_along(boxes, axis, factors, alike, ordered is not None and ordered[axis])
+        idle = idle + 1 if len(boxes) == before else 1
+        axis = (axis + 1) % n_axes
+    return boxes
+
+
+def _merged_along(boxes: Boxes, axis: int, factors: npt.NDArray[np.uint64], alike: float, ordered: bool) -> Boxes:
+    """One pass: boxes that agree in all other axes stand side by side after sorting by a hash of these."""
+    others = np.delete(np.arange(boxes.cells.shape[1]), axis)
+    key = (boxes.cells[:, others] * factors[others]).sum(axis=(1, 2), dtype=np.uint64)
+    held = held_cells(boxes.cells[:, axis], 64 * boxes.cells.shape[2])
+    first = held.argmax(axis=1)
+    last = held.shape[1] - 1 - held[:, ::-1].argmax(axis=1)
+    order = np.lexsort((first, key))
+    sorted_cells, density = boxes.cells[order], boxes.density[order]
+    joins = key[order][1:] == key[order][:-1]
+    joins &= (sorted_cells[1:, others] == sorted_cells[:-1, others]).all(axis=(1, 2))  # equal hashes prove nothing
+    if ordered:
+        joins &= last[order][:-1] + 1 == first[order][1:]
+    low, high = np.minimum(density[1:], density[:-1]), np.maximum(density[1:], density[:-1])
+    if not math.isinf(alike):
+        joins &= (high <= alike * low) & ((low >= PURE) == (high >= PURE))
+    if not joins.any():
+        return boxes
+    starts = np.concatenate([[0], 1 + np.flatnonzero(~joins)])
+    return Boxes(
+        np.bitwise_or.reduceat(sorted_cells, starts, axis=0),
+        np.add.reduceat(boxes.masses[order], starts, axis=0),
+        np.logical_or.reduceat(boxes.counted[order], starts),
+    )
+
+
+# --- rules ------------------------------------------------------------------------------------------------------------
+
+
+def rule_of(problem: Problem, box: BoxArray) -> dict[str, str]:
+    """The condition on each attribute that the box restricts, such that `restrict` reads it back."""
+    rules = {}
+    for i, a in enumerate(problem.axis_ids):
+        axis = problem.grid.axes[a]
+        held = held_cells(box[i], axis.n_cells)
+        if not held.all():
+            rules[axis.attribute.name] = cells_text(axis, np.flatnonzero(held).tolist())
+    return rules
+
+
+def cells_text(axis: Axis, cells: Sequence[int]) -> str:
+    """A set of base cells of an axis as a condition on its attribute."""
+    name = axis.attribute.name if axis.attribute.name.isidentifier() else f"`{axis.attribute.name}`"
+    terms = []
+    values = sorted(v for c in cells for v in axis.cells[c].values)
+    if values:
+        shown = [repr(axis.attribute.values[v]) for v in values]
+        terms.append(f"{name} == {shown[0]}" if len(shown) == 1 else f"{name} in [{', '.join(shown)}]")
+    numeric = [c for c in cells if axis.cells[c].low is not None]
+    at = 0
+    while at < len(numeric):
+        stop = at
+        while stop + 1 < len(numeric) and numeric[stop + 1] == numeric[stop] + 1:
+            stop += 1
+        terms.append(_interval_text(name, axis, axis.cells[numeric[at]], axis.cells[numeric[stop]]))
+        at = stop + 1
+    if any(axis.cells[c].missing for c in cells):
+        terms.append(f"{name} == {MISSING}")
+    return terms[0] if len(terms) == 1 else f"({' or '.join(terms)})"
+
+
+def _interval_text(name: str, axis: Axis, first: Cell, last: Cell) -> str:
+    assert first.low is not None
+    assert last.high is not None
+    (low, after), (high, included) = first.low, last.high
+    if first.integral:
+        high -= 1
+        if low == high:
+            return f"{name} == {int(low)}"
+        open_low, open_high = low == axis.attribute.low, high == axis.attribute.high
+        texts, signs = (str(int(low)), str(int(high))), ("<=", "<=")
+    else:
+        open_low, open_high = low == axis.attribute.low, high == axis.attribute.high
+        texts, signs = (shown_number(low), shown_number(high)), ("<" if after else "<=", "<=" if included else "<")
+    if open_low and open_high:  # all of it, next to a missing value that is not there
+        return f"{name} <= {texts[1]}"
+    if open_low:
+        return f"{name} {signs[1]} {texts[1]}"
+    if open_high:
+        return f"{name} {'>' if signs[0] == '<' else '>='} {texts[0]}"
+    return f"{texts[0]} {signs[0]} {name} {signs[1]} {texts[1]}"

@@ -1,0 +1,386 @@
+"""Counterexamples drawn from the counterexample space by its mass, each with a witness x', replayed in the library."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from boxqte.cellvalues import FloatArray, GridValues
+from boxqte.errors import EngineError
+from boxqte.exploration import origin_of
+from boxqte.grid import Grid
+from boxqte.origin import Origin
+from boxqte.regions import UNFAIR, Boxes, RegionStore, held_cells
+from boxqte.result import Quantification, Status
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from boxqte.engines.box.problem import Problem
+    from boxqte.engines.point import PointDecider
+
+CHUNKS = 64  # the work is divided the same way however many threads there are, so that a seed means the same draws
+MAX_TRIES = 50_000_000
+Int32Array = npt.NDArray[np.int32]
+Columns = list[FloatArray]
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Pairs of inputs: row i of `x` is a counterexample, row i of `witness` is an x' that makes it one.
+
+    Attributes
+    ----------
+    x, witness
+        Tables in the columns and values that the model's own `predict` takes.
+    complete
+        Whether they are drawn from all counterexamples; False where the search was stopped early (then from those that
+        were found by then, see `share`).
+    share
+        A lower bound on the share of the counterexample mass that they are drawn from.
+    replayed
+        Whether the model's own library was asked about every pair.
+    disagreements
+        The rows whose two inputs get the same class from the library, which sums and rounds in floating point. They
+        stay in the tables.
+    """
+
+    x: pd.DataFrame
+    witness: pd.DataFrame
+    complete: bool
+    share: float
+    replayed: bool
+    disagreements: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def pairs(self) -> pd.DataFrame:
+        """Both inputs side by side: one row a pair, columns (x, name) and (witness, name)."""
+        import pandas as pd
+
+        return pd.concat({"x": self.x, "witness": self.witness}, axis=1)
+
+    def __repr__(self) -> str:
+        parts = [f"{len(self)} pairs"]
+        if not self.complete:
+            parts.append(f"drawn from the part of the counterexamples found so far (at least {self.share:.3g} of them)")
+        parts.append(f"replayed, {len(self.disagreements)} disagree" if self.replayed else "not replayed")
+        return f"Sample({'; '.join(parts)})"
+
+
+def sample(
+    result: Quantification,
+    n: int,
+    *,
+    random_state: int | np.random.Generator | None = None,
+    replay: bool = True,
+    distinct: bool = False,
+    workers: int | None = None,
+) -> Sample:
+    """Draw counterexamples by the space's mass."""
+    origin = origin_of(result)
+    if n < 1:
+        raise EngineError(f"sample: n must be at least 1, found {n}")
+    rng = np.random.default_rng(random_state)
+    store = origin.regions()
+    if store.problem is None or not len(store.boxes):
+        raise EngineError(
+            "sample: no counterexample was found"
+            + ("; the model has none" if origin.status is Status.CONVERGED else " so far; give quantify more time")
+        )
+    count = workers or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    values = _once(origin, "values", lambda: GridValues(origin.grid))
+    x, other = drawn(origin, store, n, rng, count, values)
+    if distinct:
+        x, other = _until_distinct(origin, store, n, rng, count, values, x, other)
+    ends = result.counterexample
+    complete = origin.status is Status.CONVERGED and not store.elsewhere
+    share = 1.0 if complete else min((store.mass - store.elsewhere) / max(ends.upper, store.mass), 1.0)
+    native = origin.model.native if replay else None
+    same = np.zeros(0, np.int64)
+    if native is not None:
+        same = np.flatnonzero(native(values.matrix(x)) == native(values.matrix(other)))
+    return Sample(
+        values.frame(x, origin.model), values.frame(other, origin.model), complete, share, native is not None, same
+    )
+
+
+def _once(origin: Origin, key: str, make: Any) -> Any:
+    if key not in origin.answers:
+        origin.answers[key] = make()
+    return origin.answers[key]
+
+
+def drawn(
+    origin: Origin, store: RegionStore, n: int, rng: np.random.Generator, workers: int, values: GridValues
+) -> tuple[Columns, Columns]:
+    """n pairs as columns of values."""
+    from boxqte.engines.box.draw_worker import can_draw
+
+    problem, boxes = store.problem, store.boxes
+    assert problem is not None
+    weights = boxes.masses[:, UNFAIR]
+    counts = rng.multinomial(n, weights / weights.sum())
+    chosen = boxes.take(np.flatnonzero(counts))
+    counts = counts[counts > 0]
+    if can_draw(problem):
+        cells, others = _from_lists(origin, problem, chosen, counts, rng, workers)
+    else:
+        cells, others = _by_rejection(origin, problem, chosen, counts, rng, workers)
+    order = rng.permutation(n)
+    cells, others = cells[order], others[order]
+    x = values.draw(cells, rng)
+    return x, witness_values(origin.grid, values, cells, others, x, rng)
+
+
+def _from_lists(
+    origin: Origin,
+    problem: Problem,
+    boxes: Boxes,
+    counts: npt.NDArray[np.int64],
+    rng: np.random.Generator,
+    workers: int,
+) -> tuple[Int32Array, Int32Array]:
+    """epsilon = 0: read the lists of the counted boxes backwards; the few boxes that were not counted by rejection."""
+    from boxqte.engines.box.draw_worker import Drawer
+    from boxqte.engines.box.engine import BoxOptions
+
+    own = BoxOptions(**(dict(origin.options) if origin.engine == "box" else {}))
+    total = int(counts.sum())
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    # chunks of about as many boxes and draws each; a box costs as much to prepare as some tens of draws
+    work = np.cumsum(counts + 60)
+    bounds = np.unique(np.searchsorted(work, np.linspace(0, work[-1], CHUNKS + 1)[1:-1]))
+    pieces = [p for p in np.split(np.arange(len(boxes)), bounds) if len(p)]
+    seeds = rng.integers(0, 2**63, len(pieces)).tolist()
+    cells, others = np.zeros((total, problem.n_axes), np.int32), np.zeros((total, problem.n_axes), np.int32)
+    ready: list[Drawer] = origin.answers.setdefault("drawers", [])
+    good = np.ones(len(boxes), bool)
+
+    def work_on(task: tuple[npt.NDArray[np.intp], int]) -> None:
+        at, seed = task
+        try:
+            drawer = ready.pop()
+        except IndexError:
+            drawer = Drawer(problem, finish_limit=own.finish_limit, arena=own.arena)
+        first, stop = starts[at[0]], starts[at[-1] + 1]
+        cells[first:stop], others[first:stop], good[at] = drawer.draw(boxes.cells[at], counts[at], seed)
+        ready.append(drawer)
+
+    tasks = list(zip(pieces, seeds))
+    if workers == 1:
+        for task in tasks:
+            work_on(task)
+    else:
+        with ThreadPoolExecutor(workers) as pool:
+            list(pool.map(work_on, tasks))
+    whole = _on_all_axes(origin.grid, problem, cells, rng)
+    whole_others = _others_on_all_axes(origin.grid, problem, whole, others)
+    lost = np.flatnonzero((whole_others < 0).any(axis=1))
+    if len(lost):
+        whole_others[lost] = _decider(origin).decide(whole[lost], workers=workers).witness
+    bad = np.flatnonzero(~good)
+    if len(bad):
+        rows = np.concatenate([np.arange(starts[i], starts[i + 1]) for i in bad.tolist()])
+        whole[rows], whole_others[rows] = _by_rejection(origin, problem, boxes.take(bad), counts[bad], rng, workers)
+    return whole, whole_others
+
+
+def _on_all_axes(grid: Grid, problem: Problem, cells: Int32Array, rng: np.random.Generator) -> Int32Array:
+    """Cells on the problem's axes completed by those that no tree asks about, by mass."""
+    whole = np.zeros((len(cells), len(grid.axes)), np.int32)
+    for a, axis in enumerate(grid.axes):
+        if a in problem.axis_ids:
+            whole[:, a] = cells[:, problem.axis_ids.index(a)]
+        elif axis.n_cells > 1:
+            masses = np.array([float(m) for m in axis.masses])
+            whole[:, a] = rng.choice(axis.n_cells, len(cells), p=masses / masses.sum())
+    return whole
+
+
+def _others_on_all_axes(grid: Grid, problem: Problem, whole: Int32Array, others: Int32Array) -> Int32Array:
+    """x' agrees with x on the axes that no tree asks about."""
+    out = whole.copy()
+    for i, a in enumerate(problem.axis_ids):
+        out[:, a] = others[:, i]
+    return out
+
+
+def _decider(origin: Origin) -> PointDecider:
+    from boxqte.engines.point import PointDecider
+
+    found: PointDecider = _once(origin, "decider", lambda: PointDecider(origin.grid))
+    return found
+
+
+def _by_rejection(
+    origin: Origin,
+    problem: Problem,
+    boxes: Boxes,
+    counts: npt.NDArray[np.int64],
+    rng: np.random.Generator,
+    workers: int,
+) -> tuple[Int32Array, Int32Array]:
+    """Draw points of the boxes by mass, decide them, keep the counterexamples: counts[i] from boxes[i]."""
+    from boxqte.engines.point import UNFAIR as COUNTEREXAMPLE
+
+    grid = origin.grid
+    decider = _decider(origin)
+    shares = _cell_shares(grid, problem, boxes)
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    cells = np.zeros((int(counts.sum()), len(grid.axes)), np.int32)
+    others = np.zeros_like(cells)
+    filled = np.zeros(len(boxes), np.int64)
+    tries = 0
+    while (filled < counts).any():
+        if tries > MAX_TRIES:
+            raise EngineError(
+                f"sample: {MAX_TRIES} points of some region hold no counterexample; its mass is too small"
+            )
+        left = np.flatnonzero(filled < counts)
+        wanted = np.ceil(1.2 * (counts - filled)[left] / np.maximum(boxes.density[left], 1e-3)).astype(np.int64) + 4
+        wanted = np.maximum(np.minimum(wanted, 2_000_000 // len(left)), 1)
+        owner = np.repeat(left, wanted)
+        tries += len(owner)
+        points = np.zeros((len(owner), len(grid.axes)), np.int32)
+        for a in range(len(grid.axes)):
+            points[:, a] = _pick(shares[a], owner, rng)
+        found = decider.decide(points, workers=workers)
+        hits = np.flatnonzero(found.verdict == COUNTEREXAMPLE)
+        # the first so many of each box: they stand together
+        position = np.arange(len(hits)) - np.searchsorted(owner[hits], owner[hits])
+        keep = position < (counts - filled)[owner[hits]]
+        hits, position = hits[keep], position[keep]
+        rows = starts[owner[hits]] + filled[owner[hits]] + position
+        cells[rows], others[rows] = points[hits], found.witness[hits]
+        filled += np.bincount(owner[hits], minlength=len(boxes))
+    return cells, others
+
+
+def _cell_shares(grid: Grid, problem: Problem, boxes: Boxes) -> list[FloatArray]:
+    """Per axis, box x refined cell: the running share of the box's mass."""
+    out = []
+    for a, axis in enumerate(grid.axes):
+        masses = np.array([float(m) for m in axis.refined_masses])
+        weights = np.broadcast_to(masses, (len(boxes), len(masses)))
+        if a in problem.axis_ids and not axis.sensitive and not axis.moves:
+            weights = weights * held_cells(boxes.cells[:, problem.axis_ids.index(a)], axis.n_cells)[:, axis.base]
+        running = np.cumsum(weights, axis=1)
+        out.append(running / running[:, -1:])
+    return out
+
+
+def _pick(running: FloatArray, owner: npt.NDArray[np.intp], rng: np.random.Generator) -> npt.NDArray[np.intp]:
+    """For every entry of `owner` a column of that row, by the row's running shares (owner is in order)."""
+    u = rng.random(len(owner))
+    picked = np.empty(len(owner), np.intp)
+    edges = np.concatenate([[0], 1 + np.flatnonzero(np.diff(owner)), [len(owner)]])
+    for first, stop in pairwise(edges.tolist()):
+        picked[first:stop] = np.searchsorted(running[owner[first]], u[first:stop], side="right")
+    return np.minimum(picked, running.shape[1] - 1)
+
+
+def witness_values(
+    grid: Grid,
+    values: GridValues,
+    cells: npt.NDArray[np.integer],
+    others: npt.NDArray[np.integer],
+    x: Sequence[FloatArray],
+    rng: np.random.Generator,
+) -> Columns:
+    """x' from x and the base cells of x': equal where nothing forces it to differ, as near as possible elsewhere."""
+    out: Columns = []
+    differs = np.zeros(len(cells), bool)
+    sensitive = [a for a, axis in enumerate(grid.axes) if axis.sensitive]
+    for a, axis in enumerate(grid.axes):
+        own = axis.base[cells[:, a]]
+        moved = own != others[:, a]
+        column = x[a].copy()
+        at = np.flatnonzero(moved)
+        if axis.sensitive:
+            if len(at):
+                column[at] = values.axes[a].draw(_some_refined(axis)[others[at, a]], rng)
+            differs |= moved
+        elif len(at):
+            column[at] = values.axes[a].nearest(others[at, a], x[a][at])
+        out.append(column)
+    # x' in the same sensitive cells as x: another value of one of them
+    rest = np.flatnonzero(~differs) if sensitive else np.zeros(0, np.intp)
+    for a in sensitive:
+        axis = grid.axes[a]
+        at = rest[~axis.single[axis.base[cells[rest, a]]]]
+        if len(at):
+            own = axis.base[cells[at, a]]
+            out[a][at] = values.axes[a].draw(_some_refined(axis)[own], rng)
+            same = np.flatnonzero(out[a][at] == x[a][at])
+            out[a][at[same]] = _another(values.axes[a], own[same], x[a][at[same]])
+        rest = np.setdiff1d(rest, at)
+    return out
+
+
+def _some_refined(axis: Any) -> npt.NDArray[np.int64]:
+    """base cell -> a refined cell in it (a sensitive attribute has no others)."""
+    first = np.zeros(axis.n_cells, np.int64)
+    first[axis.base[::-1]] = np.arange(len(axis.base))[::-1]
+    return first
+
+
+def _another(values: Any, cells: npt.NDArray[np.integer], x: FloatArray) -> FloatArray:
+    """Another value of the same cell than x, which has at least two."""
+    out = x.copy()
+    for i, (cell, own) in enumerate(zip(cells.tolist(), x.tolist())):
+        base = values.axis.cells[cell]
+        if base.values:
+            out[i] = float(next(v for v in base.values if v != own))
+        else:
+            start = values.start[_some_refined(values.axis)[cell]]
+            low, high = values.low[start], values.high[start]
+            if values.integral:
+                out[i] = own + 1 if own + 1 < high else own - 1
+            else:
+                out[i] = low if own != low else high
+    return out
+
+
+def _until_distinct(
+    origin: Origin,
+    store: RegionStore,
+    n: int,
+    rng: np.random.Generator,
+    workers: int,
+    values: GridValues,
+    x: Columns,
+    other: Columns,
+) -> tuple[Columns, Columns]:
+    """Drop pairs that were drawn before, and draw more, until there are n different ones."""
+    while True:
+        at = _first_of_each(x, other)
+        x, other = [c[at] for c in x], [c[at] for c in other]
+        if len(at) >= n:
+            return [c[:n] for c in x], [c[:n] for c in other]
+        more = max(2 * (n - len(at)), 1000)
+        new, new_other = drawn(origin, store, more, rng, workers, values)
+        before = len(at)
+        x, other = ([np.concatenate(c) for c in zip(*both)] for both in ((x, new), (other, new_other)))
+        if len(_first_of_each(x, other)) == before:
+            raise EngineError(f"sample: after {before} different pairs none is new; ask for at most so many")
+
+
+def _first_of_each(x: Columns, other: Columns) -> npt.NDArray[np.intp]:
+    """The rows that are not equal to an earlier row, in order."""
+    key = np.zeros(len(x[0]), np.uint64)
+    factors = np.random.default_rng(1).integers(1, 2**63, 2 * len(x), dtype=np.uint64) | np.uint64(1)
+    for factor, column in zip(factors, [*x, *other]):
+        bits = (np.where(np.isnan(column), -1e300, column) + 0.0).view(np.uint64)
+        bits = (bits ^ (bits >> np.uint64(32))) * np.uint64(0xBF58476D1CE4E5B9)
+        key += (bits ^ (bits >> np.uint64(29))) * factor
+    _, first = np.unique(key, return_index=True)
+    return np.sort(first)

@@ -1,0 +1,399 @@
+"""Regions, profiles, pairs and restrictions against the oracle: the same masses, found by looking at every input."""
+
+from __future__ import annotations
+
+import math
+import random
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+import boxqte
+from boxqte import Fairness, Robustness, Space, SpaceError, quantify
+from boxqte.conditions import Part, mass_of, parse_condition
+from boxqte.errors import EngineError, PropertyError
+from boxqte.examples import loan_ensemble, loan_space
+from boxqte.origin import Origin, part_of_cell
+from boxqte.regions import Boxes, RegionStore, held_cells, merged
+from boxqte.space import Attribute
+from tests.naive import MISSING, NaiveRow, naive_rows
+from tests.strategies import Problem, random_problem
+
+TOLERANCE = 1e-11
+
+
+def asked(problem: Problem, **options: Any) -> tuple[boxqte.Quantification, list[NaiveRow]]:
+    result = quantify(*problem, workers=1, options=options)
+    assert result.converged
+    return result, [row for row in naive_rows(*problem) if row.mass]
+
+
+def inside(problem: Problem, name: str, part: Part, value: Any) -> bool:
+    """Whether a naive value lies in a part of an attribute's domain."""
+    attribute = problem.space[name]
+    if value is MISSING:
+        return part.missing
+    if attribute.is_numeric:
+        if attribute.low == attribute.high and attribute.kind == "real":
+            return bool(part.spans)
+        return any(low <= value < high for low, high in part.spans)
+    return attribute.values.index(value) in part.values
+
+
+def unfair_mass(rows: list[NaiveRow], keep: Any = None) -> Fraction:
+    return sum((r.mass for r in rows if r.counterexample and (keep is None or keep(r))), Fraction(0))
+
+
+# --- profiles ---------------------------------------------------------------------------------------------------------
+
+
+def check_profiles(problem: Problem) -> None:
+    result, rows = asked(problem)
+    origin = result.origin
+    assert isinstance(origin, Origin)
+    for axis in origin.grid.axes:
+        name = axis.attribute.name
+        table = result.profile(name)
+        assert len(table) == axis.n_cells
+        for cell, mass, (_, row) in zip(axis.cells, axis.masses, table.iterrows()):
+            part = part_of_cell(axis, cell)
+            assert row["mass"] == pytest.approx(float(mass))
+            expected = unfair_mass(rows, lambda r, part=part, name=name: inside(problem, name, part, r.x[name]))
+            if not mass:
+                expected = Fraction(0)
+            assert row["lower"] == pytest.approx(float(expected), abs=TOLERANCE), (name, row["value"])
+            assert row["upper"] == pytest.approx(float(expected), abs=TOLERANCE)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_profiles_equal_the_oracle(seed: int) -> None:
+    check_profiles(random_problem(random.Random(f"profile {seed}"), eps=False, max_pieces=300))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_profiles_with_tolerance_equal_the_oracle(seed: int) -> None:
+    check_profiles(random_problem(random.Random(f"profile eps {seed}"), max_pieces=200, max_pairs=20_000))
+
+
+# --- pairs ------------------------------------------------------------------------------------------------------------
+
+
+def check_pairs(problem: Problem) -> None:
+    result, rows = asked(problem)
+    if not problem.property.sensitive:
+        with pytest.raises(PropertyError, match="no sensitive"):
+            result.pairs()
+        return
+    axes = [a for a in result.origin.grid.axes if a.sensitive]
+    # the oracle's witnesses name the sensitive values in the property's order, the matrix has the space's
+    order = [problem.property.sensitive.index(a.attribute.name) for a in axes]
+    table = result.pairs()
+    combos = [()]
+    for axis in axes:
+        combos = [(*c, part_of_cell(axis, cell)) for c in combos for cell in axis.cells]
+    cells = [[]]  # type: ignore[var-annotated]
+    for axis in axes:
+        cells = [[*c, cell] for c in cells for cell in axis.cells]
+    assert table.shape == (len(combos), len(combos))
+
+    def holds(combo: Any, cell: Any, values: Any) -> bool:
+        for axis, part, c, v in zip(axes, combo, cell, values):
+            if c.low is not None and c.low[0] == c.high[0] and axis.attribute.low != axis.attribute.high:
+                if v is MISSING or v != c.low[0]:  # a cell that is one real point
+                    return False
+            elif c.low is not None and v is not MISSING and not c.integral:
+                # as an x' the ends count, although they have no mass
+                below = v > c.low[0] or (v == c.low[0] and c.low[1] == 0)
+                above = v < c.high[0] or (v == c.high[0] and c.high[1] == 1)
+                if not (below and above):
+                    return False
+            elif not inside(problem, axis.attribute.name, part, v):
+                return False
+        return True
+
+    names = [a.attribute.name for a in axes]
+    for i in range(len(combos)):
+        mine = [r for r in rows if r.counterexample and holds(combos[i], cells[i], [r.x[n] for n in names])]
+        for j in range(len(combos)):
+            expected = sum(
+                (r.mass for r in mine
+                 if any(holds(combos[j], cells[j], [w[k] for k in order]) for w in r.witness_values)),
+                Fraction(0),
+            )  # fmt: skip
+            assert table.iloc[i, j] == pytest.approx(float(expected), abs=TOLERANCE), (i, j)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_pairs_equal_the_oracle(seed: int) -> None:
+    check_pairs(random_problem(random.Random(f"pairs {seed}"), eps=False, max_pieces=300, robustness=seed == 0))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_pairs_with_tolerance_equal_the_oracle(seed: int) -> None:
+    check_pairs(random_problem(random.Random(f"pairs eps {seed}"), max_pieces=150, max_pairs=20_000, robustness=False))
+
+
+def test_too_many_pairs_are_refused_by_name() -> None:
+    from tests.test_box import integers, random_trees
+
+    rng = np.random.default_rng(1)
+    model = random_trees(rng, 3, 60, 30, 3, lambda n: rng.normal(size=n))
+    result = quantify(model, integers(3, 60), Fairness(["a0", "a1"]), time_limit=1)
+    with pytest.raises(EngineError, match="combinations of cells"):
+        result.pairs()
+
+
+# --- restrictions -----------------------------------------------------------------------------------------------------
+
+
+def random_condition(rng: random.Random, space: Space) -> tuple[str, dict[str, Any]]:
+    """A condition in text, and for each attribute that it names what it says of a naive value."""
+    texts, tests = [], {}
+    for attribute in rng.sample(list(space), rng.randint(1, len(space))):
+        name = attribute.name
+        if attribute.missing is not None and rng.random() < 0.2:
+            texts.append(f"{name} == missing")
+            tests[name] = lambda v: v is MISSING
+        elif not attribute.is_numeric:
+            some = [v for v in attribute.values if rng.random() < 0.6] or [attribute.values[0]]
+            texts.append(f"{name} in {some!r}")
+            tests[name] = lambda v, some=some: v is not MISSING and v in some
+        elif attribute.kind == "integer":
+            limit = rng.randint(int(attribute.low), int(attribute.high))
+            if rng.random() < 0.5:
+                texts.append(f"{name} >= {limit}")
+                tests[name] = lambda v, limit=limit: v is not MISSING and v >= limit
+            else:
+                texts.append(f"not {name} >= {limit}")
+                tests[name] = lambda v, limit=limit: v is MISSING or v < limit
+    return " and ".join(texts), tests
+
+
+def check_restriction(problem: Problem, rng: random.Random) -> bool:
+    condition, tests = random_condition(rng, problem.space)
+    if not tests:
+        return False
+    result, rows = asked(problem)
+    kept = [r for r in rows if all(test(r.x[name]) for name, test in tests.items())]
+    total = sum((r.mass for r in kept), Fraction(0))
+    if not total:
+        with pytest.raises(SpaceError, match="positive mass"):
+            result.restrict(condition)
+        return False
+    part = result.restrict(condition)
+    assert part.converged
+    assert float(part.decided.unfair) == pytest.approx(float(unfair_mass(kept) / total), abs=TOLERANCE)
+    confident = sum((r.mass for r in kept if r.confident), Fraction(0)) / total
+    assert part.confident.upper == pytest.approx(float(confident), abs=TOLERANCE)
+    assert part.details["share_of_space"] == pytest.approx(float(total))
+    # what is asked of the part is about the part
+    name = rng.choice(problem.space.names)
+    table = part.profile(name)
+    assert table["lower"].sum() == pytest.approx(float(part.decided.unfair), abs=TOLERANCE)
+    return True
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_restrictions_equal_the_oracle(seed: int) -> None:
+    rng = random.Random(f"restrict {seed}")
+    for _ in range(5):
+        if check_restriction(random_problem(rng, eps=False, max_pieces=300), rng):
+            return
+    pytest.fail("no condition with mass in five problems")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_restrictions_with_tolerance_equal_the_oracle(seed: int) -> None:
+    rng = random.Random(f"restrict eps {seed}")
+    for _ in range(5):
+        if check_restriction(random_problem(rng, max_pieces=150, max_pairs=20_000, max_attributes=3), rng):
+            return
+    pytest.fail("no condition with mass in five problems")
+
+
+def test_a_restriction_cuts_cells_anywhere() -> None:
+    """The edge of a condition need not be an edge of the model: inside a cell all x are alike."""
+    result = quantify(loan_ensemble(), loan_space(), Fairness("race"))
+    parts = [result.restrict(f"{a} <= income < {b}") for a, b in ((0, 123.5), (123.5, 700), (700, 1000))]
+    shares = (0.1235, 0.5765, 0.3)
+    assert sum(float(p.decided.unfair) * s for p, s in zip(parts, shares)) == pytest.approx(
+        float(result.decided.unfair), abs=1e-13
+    )
+    assert parts[0].details["share_of_space"] == pytest.approx(0.1235)
+
+
+# --- conditions -------------------------------------------------------------------------------------------------------
+
+
+SPACE = Space([
+    Attribute.real("income", 0, 10), Attribute.integer("age", 18, 99, missing=True),
+    Attribute.categorical("marital-status", ["single", "married", "widowed"]),
+    Attribute.categorical("race", [0, 1, 2], labels=["A", "B", "C"]),
+])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "mass"),
+    [
+        ("age >= 60", Fraction(40, 83)),
+        ("age > 59", Fraction(40, 83)),
+        ("59.5 < age", Fraction(40, 83)),
+        ("18 <= age < 28", Fraction(10, 83)),
+        ("age < 20 or age >= 98", Fraction(4, 83)),
+        ("not (age < 20 or age >= 98)", Fraction(79, 83)),
+        ("age == missing", Fraction(1, 83)),
+        ("age is missing", Fraction(1, 83)),
+        ("age != missing", Fraction(82, 83)),
+        ("age == 30", Fraction(1, 83)),
+        ("age in [30, 31, 7]", Fraction(2, 83)),
+        ("age not in (30, 31)", Fraction(81, 83)),
+        ("`marital-status` == 'married'", Fraction(1, 3)),
+        ("race == 'B'", Fraction(1, 3)),
+        ("race in [1, 'C']", Fraction(2, 3)),
+        ("income < 2.5 and race != 0", Fraction(1, 6)),
+        ("income >= 2.5 and income <= 5", Fraction(1, 4)),
+    ],
+)
+def test_conditions_mean_what_they_say(text: str, mass: Fraction) -> None:
+    parts = parse_condition(text, SPACE)
+    assert math.prod((mass_of(SPACE[n], p) for n, p in parts.items()), start=Fraction(1)) == mass
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("age >=", "cannot be read"),
+        ("height > 3", "'height' is not an attribute"),
+        ("age > 3 or income > 3", "'or' joins different attributes"),
+        ("not (age > 3 and income > 3)", "one attribute"),
+        ("race < 1", "has no order"),
+        ("race == 'X'", "has no value 'X'; it has A, B, C"),
+        ("race == B", "'B'"),
+        ("income == 3", "one value has no mass"),
+        ("income == missing", "never missing"),
+        ("age > 'old'", "expected a finite number"),
+        ("age + 1", "is no comparison"),
+        ("__import__('os').system('x') > 1", "names no attribute"),
+        ("age in 3", "is no value or list"),
+        ("3 < 4", "names no attribute"),
+    ],
+)
+def test_a_condition_that_cannot_be_read_is_refused_by_name(text: str, why: str) -> None:
+    with pytest.raises(SpaceError) as error:
+        parse_condition(text, SPACE)
+    assert why in str(error.value)
+
+
+# --- regions ----------------------------------------------------------------------------------------------------------
+
+
+def check_regions(problem: Problem, **options: Any) -> None:
+    result, rows = asked(problem, **options)
+    grid = result.origin.grid
+    total = float(unfair_mass(rows))
+    for form in ({}, {"merge": False}, {"pure": True}):
+        table = result.regions(top=None, **form)  # type: ignore[arg-type]
+        assert table["mass"].sum() == pytest.approx(total, abs=TOLERANCE)
+        assert table["mass"].is_monotonic_decreasing
+        assert table.attrs["elsewhere"] == 0
+        assert table.attrs["complete"]
+        if total:
+            assert table["share"].sum() == pytest.approx(1)
+        if grid.has_tolerance and form:
+            continue
+        found = Fraction(0)
+        for _, row in table.iterrows():
+            parts = {} if row["rule"] == "everywhere" else parse_condition(row["rule"], problem.space)
+            mine = [r for r in rows if all(inside(problem, n, p, r.x[n]) for n, p in parts.items())]
+            mass = sum((r.mass for r in mine), Fraction(0))
+            assert row["mass"] == pytest.approx(float(unfair_mass(mine)), abs=1e-9)
+            assert row["density"] == pytest.approx(float(unfair_mass(mine) / mass), abs=1e-6)
+            found += mass
+        assert found <= 1 + Fraction(1, 10**9)  # disjoint
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_regions_equal_the_oracle(seed: int) -> None:
+    options = [{}, {"finish_limit": 8}, {"finish_limit": 40, "call_nodes": 3}][seed % 3]
+    # thresholds like 1e-35 do not survive being printed, so no zero bands: they come with missing values
+    check_regions(random_problem(random.Random(f"regions {seed}"), eps=False, max_pieces=300, missing=seed % 2 == 0,
+                                 real=seed % 2 == 1), **options)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_regions_with_tolerance_equal_the_oracle(seed: int) -> None:
+    check_regions(random_problem(random.Random(f"regions eps {seed}"), max_pieces=150, max_pairs=20_000, missing=False))
+
+
+def test_flips_say_who_gets_what() -> None:
+    """The loan model: the direction of every region, checked value by value."""
+    problem = Problem(loan_ensemble(), loan_space(), Fairness("race"))
+    result, rows = asked(problem)
+    table = result.regions(merge=False)
+    assert len(table) > 1
+    for _, row in table.iterrows():
+        parts = parse_condition(row["rule"], problem.space)
+        mine = [r for r in rows if all(inside(problem, n, p, r.x[n]) for n, p in parts.items()) and r.counterexample]
+        said = {}
+        for words in row["flip"].split("; "):
+            values, _, share = words.rpartition(": ")
+            for value in values.split(" or "):
+                said[int(value)] = share
+        for value in range(5):
+            of_value = [r for r in mine if r.x["race"] == value]
+            ones = sum((r.mass for r in of_value if r.class_ == 1), Fraction(0)) / sum(r.mass for r in of_value)
+            expected = "1" if ones == 1 else "0" if ones == 0 else f"1 in {float(ones):.0%}"
+            assert said[value] == expected
+
+
+def test_flips_with_tolerance_are_shares_of_the_classes() -> None:
+    problem = Problem(loan_ensemble(), loan_space(), Robustness("1/10"))
+    result, rows = asked(problem)
+    table = result.regions(top=None)
+    assert len(table) == 1  # income and age move, race is tested by trees together with them
+    up = sum((r.mass for r in rows if r.counterexample and r.class_ == 0), Fraction(0)) / unfair_mass(rows)
+    assert table["flip"][0] == f"0 -> 1 {float(up):.0%}, 1 -> 0 {float(1 - up):.0%}"
+
+
+def test_the_store_is_bounded_and_loses_no_mass() -> None:
+    from tests.test_box import integers, random_trees
+
+    rng = np.random.default_rng(7)
+    model = random_trees(rng, 6, 9, 40, 3, lambda n: rng.normal(size=n))
+    whole = quantify(model, integers(6, 9), Fairness("a0"), options={"finish_limit": 8})
+    boxes = whole.origin.store.boxes
+    small = RegionStore(limit=boxes.cells.nbytes // 10)
+    small.begin(whole.origin.store.problem, boxes.cells[:1])
+    from boxqte.engines.box.driver import Closed
+
+    for start in range(0, len(boxes), 50):
+        part = boxes.take(slice(start, start + 50))
+        small.closed(Closed(part.cells, part.masses, part.counted.astype(np.int8)))
+    assert small.boxes.cells.nbytes <= small.limit
+    assert small.elsewhere > 0
+    assert small.mass == pytest.approx(whole.origin.store.mass, abs=1e-12)
+
+
+def test_merging_joins_only_neighbours_and_keeps_the_sum() -> None:
+    cells = np.array([[[0b0001], [1]], [[0b0010], [1]], [[0b1000], [1]], [[0b0001], [2]]], np.uint64)
+    masses = np.array([[0.1, 0.1, 0], [0.1, 0.1, 0], [0.1, 0.1, 0], [0.0, 0.2, 0]])
+    boxes = Boxes(cells, masses, np.ones(4, bool))
+    joined = merged(boxes, ordered=[True, False])
+    assert sorted(held_cells(joined.cells[:, 0], 4).sum(axis=1).tolist()) == [1, 1, 2]
+    assert joined.masses.sum() == pytest.approx(masses.sum())
+    assert len(merged(boxes, alike=math.inf)) == 2  # sets may have gaps, the pure box joins no other in its own row
+
+
+def test_a_result_without_its_model_says_so() -> None:
+    from dataclasses import replace
+
+    result = replace(quantify(loan_ensemble(), loan_space(), Fairness("race")), origin=None)
+    with pytest.raises(EngineError, match="call quantify again"):
+        result.regions()
+
+
+def test_other_engines_find_their_regions_too() -> None:
+    exact = quantify(loan_ensemble(), loan_space(), Fairness("race"), engine="exhaustive")
+    assert exact.regions(top=None)["mass"].sum() == pytest.approx(exact.counterexample.lower)
