@@ -15,7 +15,15 @@ from boxqte._version import __version__
 
 if TYPE_CHECKING:
     from boxqte.ensemble import EnsembleBuilder, TreeEnsemble
-    from boxqte.errors import BoxQTEError, EngineError, ModelError, PropertyError, SpaceError
+    from boxqte.errors import (
+        BoxQTEError,
+        CertificateError,
+        CheckpointError,
+        EngineError,
+        ModelError,
+        PropertyError,
+        SpaceError,
+    )
     from boxqte.importers import load_model
     from boxqte.properties import Fairness, Robustness
     from boxqte.quantification import quantify
@@ -26,6 +34,8 @@ if TYPE_CHECKING:
 _WHERE = {
     "Attribute": "space",
     "BoxQTEError": "errors",
+    "CertificateError": "errors",
+    "CheckpointError": "errors",
     "EngineError": "errors",
     "EnsembleBuilder": "ensemble",
     "Fairness": "properties",
@@ -45,6 +55,8 @@ _WHERE = {
 __all__ = [
     "Attribute",
     "BoxQTEError",
+    "CertificateError",
+    "CheckpointError",
     "EngineError",
     "EnsembleBuilder",
     "Fairness",
