@@ -16,7 +16,15 @@ from boxqte._version import __version__
 if TYPE_CHECKING:
     from boxqte.auditing import Audit, audit
     from boxqte.ensemble import EnsembleBuilder, TreeEnsemble
-    from boxqte.errors import BoxQTEError, EngineError, ModelError, PropertyError, SpaceError
+    from boxqte.errors import (
+        BoxQTEError,
+        CertificateError,
+        CheckpointError,
+        EngineError,
+        ModelError,
+        PropertyError,
+        SpaceError,
+    )
     from boxqte.importers import load_model
     from boxqte.policy import Policy, Requirement
     from boxqte.populations import empirical, population
@@ -35,6 +43,8 @@ _WHERE = {
     "Attribute": "space",
     "Audit": "auditing",
     "BoxQTEError": "errors",
+    "CertificateError": "errors",
+    "CheckpointError": "errors",
     "EngineError": "errors",
     "EnsembleBuilder": "ensemble",
     "Fairness": "properties",
@@ -67,6 +77,8 @@ __all__ = [
     "Attribute",
     "Audit",
     "BoxQTEError",
+    "CertificateError",
+    "CheckpointError",
     "EngineError",
     "EnsembleBuilder",
     "Fairness",
