@@ -442,6 +442,7 @@ def test_what_this_build_cannot_run_is_a_row_that_says_so(
         (["scaling", "--workers", "none"], "expected a whole number above 0"),
         (["scaling", "--only", "forest", "--table-only"], "is no sweep"),
         (["rq4"], "invalid choice"),
+        (["rq3", "--only", "credit-age", "--data-dir", "."], "credit: not in ."),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(

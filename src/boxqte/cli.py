@@ -16,18 +16,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from boxqte._version import __version__
-from boxqte.commands import audit, bench, certify, completion, gate, smtlib
+from boxqte.commands import audit, bench, certify, completion, gate, regions, rows, sample, smtlib, verify
 from boxqte.commands import test as testing
 from boxqte.commands.arguments import (
+    CommandError,
     add_display,
     add_model,
     add_question,
     add_work,
     check_output,
     converter,
+    property_of,
     raise_first,
     read_names,
-    read_tolerances,
     wants_colors,
     write_json,
     write_text,
@@ -97,7 +98,7 @@ def _quantify(arguments: argparse.Namespace) -> int:
     check_output(arguments.html, "--html")
     check_output(arguments.checkpoint, "--checkpoint")
     check_output(arguments.certificate, "--certificate")
-    prop = _property(arguments)
+    prop = property_of(arguments)
     requirement = _requirement(arguments, prop)
     from boxqte.engines import DEFAULT_ENGINE
     from boxqte.importers import load_model
@@ -195,7 +196,7 @@ def _population(space: Space, arguments: argparse.Namespace) -> Space:
 
 def _empirical(arguments: argparse.Namespace) -> int:
     check_output(arguments.json, "--json")
-    prop = _property(arguments)
+    prop = property_of(arguments)
     from boxqte.populations import empirical, empirical_text
     from boxqte.space import Space
     from boxqte.tables import read_table
@@ -214,17 +215,6 @@ def _empirical(arguments: argparse.Namespace) -> int:
         print(empirical_text(found, prop))
     raise_first(unwritten)
     return OK
-
-
-def _property(arguments: argparse.Namespace) -> Property:
-    from boxqte.properties import Fairness, Robustness
-
-    epsilon = arguments.epsilon_rate
-    if arguments.epsilon is not None:
-        epsilon = read_tolerances(arguments.epsilon)
-    if arguments.sensitive is None:
-        return Robustness(epsilon, arguments.kappa, tie=arguments.tie)
-    return Fairness(read_names(arguments.sensitive, "--sensitive"), epsilon, arguments.kappa, tie=arguments.tie)
 
 
 def _hint(prop: Property, space: Space) -> None:
@@ -329,7 +319,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"boxqte {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_quantify(commands)
-    smtlib.add_parser(commands, add_model, add_question, _property, check_output)
+    smtlib.add_parser(commands, add_model, add_question, property_of, check_output)
     _add_empirical(commands)
     space = commands.add_parser("space", help="make or show an input space", description="Make or show an input space.")
     spaces = space.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -348,6 +338,8 @@ def make_parser() -> argparse.ArgumentParser:
     demo.set_defaults(run=_demo)
     engines = commands.add_parser("engines", help="the engines and their options", description="The engines.")
     engines.set_defaults(run=_engines)
+    for command in (regions, sample, verify, rows):
+        command.add_parser(commands)
     audit.add_parser(commands)
     gate.add_parser(commands)
     completion.add_parser(commands)
@@ -392,13 +384,13 @@ def _add_empirical(commands: Any) -> None:
         description="The share of a table's confident rows that are treated fairly, each row decided exactly, with an "
         "interval for the population behind them.",
     )
-    _add_model(parser)
+    add_model(parser)
     parser.add_argument("--space", metavar="SPACE.json", required=True, help="the input space, in which x' lies")
     parser.add_argument("--data", metavar="DATA.csv", required=True, help="the rows")
     parser.add_argument("--where", metavar="CONDITION", help="only rows that satisfy it, such as \"sex == 'f'\"")
-    parser.add_argument("--confidence", metavar="C", type=_argument(float, "a number"), default=0.95,
+    parser.add_argument("--confidence", metavar="C", type=converter(float, "a number"), default=0.95,
                         help="of the interval for the population behind the rows (default 0.95)")  # fmt: skip
-    _add_question(parser)
+    add_question(parser)
     parser.add_argument("--json", metavar="FILE", help="write the result as JSON; - is standard output")
     parser.set_defaults(run=_empirical)
 

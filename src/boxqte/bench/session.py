@@ -84,7 +84,7 @@ def duration_text(seconds: float) -> str:
     Examples
     --------
     >>> duration_text(42), duration_text(200), duration_text(7300)
-    ('42 s', '3 min 20 s', '2 h 2 min')
+    ('42 s', '3 min 20 s', '2 h 1 min')
     """
     whole = round(seconds)
     if whole < 60:

@@ -117,19 +117,20 @@ def run(arguments: argparse.Namespace) -> int:
             allow_pickle=arguments.allow_pickle,
             command=shlex.join(["boxqte", *arguments.typed]),
         )
+    if "-" not in [getattr(arguments, option) for option in OUTPUTS]:
+        print(audit_text(found), flush=True)  # before the files: regions and examples for the report take a while
     unwritten = [
         write_json(arguments.save_space, found.space.to_json()),
         write_json(arguments.json, found.to_json()),
-        write_text(arguments.html, found.to_html() if arguments.html else ""),
     ]
     if found.gate is not None:
         unwritten.append(write_text(arguments.junit, found.gate.to_junit() if arguments.junit else ""))
         unwritten.append(write_text(arguments.markdown, found.gate.to_markdown() if arguments.markdown else ""))
-    if "-" not in [getattr(arguments, option) for option in OUTPUTS]:
-        print(audit_text(found))
-        if arguments.html:
-            print(f"\nreport: {arguments.html}")
+    if arguments.html:
+        unwritten.append(write_text(arguments.html, found.to_html()))
     raise_first(*unwritten)
+    if arguments.html and not arguments.quiet:
+        print(f"boxqte: the report is {arguments.html}", file=sys.stderr)
     if found.interrupted:
         print("boxqte: interrupted; the bounds are certain, the rest was not asked", file=sys.stderr)
         return INTERRUPTED

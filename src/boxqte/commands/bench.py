@@ -68,6 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run what is left of the experiment, then write and print its tables."""
     from pathlib import Path
 
+    from boxqte.bench.datasets import load_dataset
     from boxqte.bench.experiment import Settings, insert_tables, write_tables
     from boxqte.bench.models import ModelSize
     from boxqte.bench.records import Records
@@ -92,6 +93,8 @@ def run(arguments: argparse.Namespace) -> int:
     jobs = experiment.jobs(settings)
     records = Records(Path(arguments.output) / f"{name}.jsonl")
     if not arguments.table_only:
+        for dataset in dict.fromkeys(job.configuration.dataset for job in jobs):
+            load_dataset(dataset, arguments.data_dir)  # better now than after hours: is it there?
         run_jobs(jobs, records, _say, data_dir=arguments.data_dir, again=arguments.again)
 
     def row_of(job: Any) -> Any:

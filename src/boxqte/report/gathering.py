@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +17,9 @@ if TYPE_CHECKING:
 
     from boxqte.space import Space
 
-QUESTION_SECONDS = 30.0  # for all findings of one question; each search in it gets a tenth
+SEARCH_SECONDS = 3.0  # for each search behind a finding
+PROFILE_SECONDS = 20.0  # for all profiles of one question
+LONG_NUMBER = re.compile(r"\d+\.\d{6,}(?:e[-+]?\d+)?")
 SEED = 0  # the examples of a report are the same whenever it is made
 
 
@@ -26,7 +30,7 @@ def gather(result: Quantification, space: Space | None = None) -> Findings:
     notes: list[str] = []
     if not result.converged:
         notes.append("The search did not finish: regions, profiles and examples show what it has decided.")
-    extent, budget = Extent(), TimeBudget(QUESTION_SECONDS, 1)
+    extent = Extent()
     space = result.origin.grid.space if space is None else space
     return Findings(
         rules=_part("the regions", notes, lambda: _rules(result, extent)),
@@ -34,7 +38,7 @@ def gather(result: Quantification, space: Space | None = None) -> Findings:
         if result.property.sensitive
         else (),
         pairs=_part("the examples", notes, lambda: _pairs(result, extent)),
-        profiles=_part("the profiles", notes, lambda: _profiles(result, space, extent, budget, notes)),
+        profiles=_part("the profiles", notes, lambda: _profiles(result, space, extent, notes)),
         notes=tuple(notes),
     )
 
@@ -48,19 +52,23 @@ def _part(name: str, notes: list[str], make: Callable[[], tuple[Any, ...]]) -> t
 
 
 def _rules(result: Quantification, extent: Extent) -> tuple[Rule, ...]:
-    table = result.regions(top=extent.rules, time_limit=QUESTION_SECONDS / 10)
+    table = result.regions(top=extent.rules, time_limit=SEARCH_SECONDS)
     names = [name for name in result.origin.grid.space.names if name in table.columns]
     rules = []
     for row in table.to_dict("records"):
-        conditions = tuple(str(row[name]) for name in names if row[name])
+        conditions = tuple(_shortened(str(row[name])) for name in names if row[name])
         rules.append(Rule(conditions, row["mass"], row["share"], row["density"], str(row.get("flip", ""))))
     return tuple(rules)
 
 
-def _profiles(
-    result: Quantification, space: Space, extent: Extent, budget: TimeBudget, notes: list[str]
-) -> tuple[Profile, ...]:
+def _shortened(condition: str) -> str:
+    """24.899999618530273 is 24.9 as the model's float32 threshold has it; seven digits are enough to read."""
+    return LONG_NUMBER.sub(lambda match: f"{float(match[0]):.7g}", condition)
+
+
+def _profiles(result: Quantification, space: Space, extent: Extent, notes: list[str]) -> tuple[Profile, ...]:
     """The attributes along which the unfair share differs the most."""
+    budget = TimeBudget(PROFILE_SECONDS, 1)
     found: list[tuple[float, Profile]] = []
     for axis in result.origin.grid.axes:
         name = axis.attribute.name
@@ -69,7 +77,7 @@ def _profiles(
         if budget.left <= 0:
             notes.append(f"The time for the profiles was over before {name}.")
             break
-        table = result.profile(name, time_limit=QUESTION_SECONDS / 10)
+        table = result.profile(name, time_limit=SEARCH_SECONDS)
         shares = [row["density"] for row in table.to_dict("records") if row["mass"] > 0]
         if shares and max(shares) > 0:
             found.append((max(shares) - min(shares), Profile(name, _cells(table, axis, extent.cells))))
@@ -83,7 +91,7 @@ def _cells(table: pd.DataFrame, axis: Any, most: int) -> tuple[ProfileCell, ...]
     for row, cell in zip(table.to_dict("records"), axis.cells):
         ends = (None, None) if cell.low is None else (float(cell.low[0]), float(cell.high[0]))
         unfair = (row["lower"] + row["upper"]) / 2
-        rows.append((str(row["value"]), float(row["mass"]), unfair, *ends))
+        rows.append((_shortened(str(row["value"])), float(row["mass"]), unfair, *ends))
     if any(low is None for *_, low, _ in rows):
         rows = sorted((r for r in rows if r[1] > 0), key=lambda r: -r[2] / r[1])[:most]
     else:
@@ -102,7 +110,7 @@ def _together(rows: list[Any]) -> Any:
 
 
 def _matrices(result: Quantification, extent: Extent) -> tuple[FlipMatrix, ...]:
-    table = result.pairs(time_limit=QUESTION_SECONDS / 10)
+    table = result.pairs(time_limit=SEARCH_SECONDS)
     weight = table.sum(axis=1) + table.sum(axis=0)
     kept = sorted(weight.nlargest(extent.labels).index, key=list(table.index).index)
     title = ", ".join(result.property.sensitive)
@@ -155,7 +163,7 @@ def _classes(ensemble: Any, first: Any, second: Any) -> tuple[list[str], list[st
 
 
 def _shown(attribute: Any, value: float) -> str:
-    if value != value or (not attribute.is_numeric and int(value) >= len(attribute.values)):
+    if math.isnan(value) or (not attribute.is_numeric and int(value) >= len(attribute.values)):
         return "missing"
     if not attribute.is_numeric:
         return str(attribute.label_of(int(value)))

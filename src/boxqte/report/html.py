@@ -220,7 +220,7 @@ def _rules(rules: Sequence[Rule]) -> list[str]:
         cells = [where, *([_t(rule.flip)] if flips else []), _percent(rule.mass), _percent(rule.share)]
         rows.append([*cells, *([_percent(rule.density)] if dense else [])])
     first = 1 + flips
-    table = _table("The largest regions with counterexamples; they do not overlap", head, rows,
+    table = _table("The largest regions with counterexamples; they do not overlap; numbers to seven digits", head, rows,
                    right=tuple(range(first, len(head))), kind="rule")  # fmt: skip
     return ["<h3>Where it is unfair</h3>", table]
 
