@@ -24,7 +24,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
-MAX_SENSITIVE = 100_000
+MAX_SENSITIVE = 1000
 
 
 class Coordinates:

@@ -19,6 +19,7 @@ from boxqte.testers.coordinates import BoolArray, Coordinates, FloatArray, IntAr
 SLOW_BATCH = 0.25  # seconds: batches that take longer do not grow, so that a time limit is met
 CURVE_STEP = 0.01
 PROGRESS_STEP = 0.1
+MOST_ORDERS = 2**21  # random orders of sensitive values that are held at once, times their length
 WAVE = 16  # how many other sensitive values are asked at once
 
 
@@ -153,6 +154,10 @@ class Session:
         `tried` is one sensitive value a row that is known not to flip.
         """
         at, n, k = self.at, len(x), len(self.at.values)
+        most = max(MOST_ORDERS // k, 1)
+        if n > most:
+            parts = [slice(start, start + most) for start in range(0, n, most)]
+            return np.concatenate([self.flips(x[p], labels[p], None if tried is None else tried[p]) for p in parts])
         order = self.rng.random((n, k)).argsort(axis=1) if k > 2 else np.tile(np.arange(k), (n, 1))
         own = np.rint(x[:, at.sensitive] - at.values[0]).astype(np.int64)
         rank = np.take_along_axis(np.ones((n, k), np.int64), order, axis=1)
