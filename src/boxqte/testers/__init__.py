@@ -102,7 +102,7 @@ def find_idis(
     >>> len(found), found.tests, found.rejected
     (136, 500, 0)
     """
-    from boxqte.quantification import _space
+    from boxqte.quantification import read_space
     from boxqte.testers.blackbox import BlackBox
     from boxqte.testers.coordinates import Coordinates
     from boxqte.testers.session import Session, Spent
@@ -113,7 +113,7 @@ def find_idis(
         raise EngineError(f"seconds: must be above 0, found {seconds}")
     if tests is not None and tests < 1:
         raise EngineError(f"tests: must be at least 1, found {tests}")
-    bound = _space(space)
+    bound = read_space(space)
     at = Coordinates(bound, sensitive)
     tester = make_tester(method, options, batch=batch, variant=variant)
     box = BlackBox(model, bound, input=input, allow_pickle=allow_pickle)
