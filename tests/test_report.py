@@ -309,6 +309,7 @@ def test_axe_finds_nothing(browser: Browser, files: dict[str, Path], width: int,
     )
     assert found == []
     assert browser.run(CONTRAST) == []
+    assert browser.run("axe.run().then(r => r.passes.some(p => p.id === 'color-contrast'))")
 
 
 @in_browser
