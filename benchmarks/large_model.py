@@ -35,12 +35,12 @@ def trained(library: str, trees: int, depth: int, frame: Any, label: Any, folder
     if library == "xgboost":
         import xgboost
 
-        model = xgboost.XGBClassifier(n_estimators=trees, max_depth=depth).fit(frame, label)
+        model = xgboost.XGBClassifier(n_estimators=trees, max_depth=depth, n_jobs=1).fit(frame, label)
         model.save_model(f"{folder}/model.json")
         return f"{folder}/model.json"
     import lightgbm
 
-    model = lightgbm.LGBMClassifier(n_estimators=trees, max_depth=depth, num_leaves=2**depth, verbose=-1)
+    model = lightgbm.LGBMClassifier(n_estimators=trees, max_depth=depth, num_leaves=2**depth, verbose=-1, n_jobs=1)
     model.fit(frame, label).booster_.save_model(f"{folder}/model.txt")
     return f"{folder}/model.txt"
 

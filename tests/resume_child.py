@@ -1,6 +1,6 @@
 """The run that tests/test_resume.py kills: one question of a few seconds, its state kept in the file that is named.
 
-    python tests/resume_child.py CHECKPOINT WORKERS [CERTIFICATE]
+python tests/resume_child.py CHECKPOINT WORKERS [CERTIFICATE]
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ import random
 import sys
 
 from boxqte import Attribute, Fairness, Space, quantify
-from boxqte.ensemble import EnsembleBuilder, Test, TreeEnsemblefrom boxqte.examples import loan_ensemble, loan_space
+from boxqte.ensemble import EnsembleBuilder, Test, TreeEnsemble
+from boxqte.examples import loan_ensemble, loan_space
 
 N_ATTRIBUTES, N_VALUES, N_TREES = 9, 24, 26
 
 
-def ensemble() -> TreeEnsemble:
+def ensemble(n_trees: int = N_TREES) -> TreeEnsemble:
     """Trees of depth 3 on random attributes: the same at every call."""
     rng = random.Random(5)
     builder = EnsembleBuilder()
-    for _ in range(N_TREES):
+    for _ in range(n_trees):
         builder.add_tree(
             feature=[*(rng.randrange(N_ATTRIBUTES) for _ in range(7)), *[-1] * 8],
             test=[Test.AT_MOST_F64] * 7 + [Test.LEAF] * 8,

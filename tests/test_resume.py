@@ -73,27 +73,27 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_answer(tmp_path, kills, wor
 
 def test_a_stopped_run_goes_on(tmp_path):
     file = tmp_path / "state"
-    whole = quantify(ensemble(), space(), Fairness("a0"), workers=1)
-    first = quantify(ensemble(), space(), Fairness("a0"), workers=1, node_limit=2000, checkpoint=file)
+    whole = quantify(ensemble(18), space(), Fairness("a0"), workers=1)
+    first = quantify(ensemble(18), space(), Fairness("a0"), workers=1, node_limit=2000, checkpoint=file)
     assert first.status is Status.NODES
-    last = quantify(ensemble(), space(), Fairness("a0"), workers=1, checkpoint=file)
+    last = quantify(ensemble(18), space(), Fairness("a0"), workers=1, checkpoint=file)
     assert last.converged
     assert last.value == pytest.approx(whole.value, abs=1e-13)
     assert last.seconds > first.seconds, "seconds are those of all runs"
     assert last.trace[: len(first.trace)] == first.trace
     assert all(a[1] <= b[1] and a[2] >= b[2] for a, b in zip(last.trace, last.trace[1:]))
-    again = quantify(ensemble(), space(), Fairness("a0"), workers=1, checkpoint=file)
+    again = quantify(ensemble(18), space(), Fairness("a0"), workers=1, checkpoint=file)
     assert (again.decided, again.details["nodes"]) == (last.decided, last.details["nodes"])
 
 
 def test_a_run_goes_on_with_other_options_workers_and_limits(tmp_path):
     file = tmp_path / "state"
-    first = quantify(ensemble(), space(), Fairness("a0"), node_limit=500, workers=2, checkpoint=file)
+    first = quantify(ensemble(18), space(), Fairness("a0"), node_limit=500, workers=2, checkpoint=file)
     assert not first.converged
     options = {"finish_limit": 2000, "batch": 3}
-    last = quantify(ensemble(), space(), Fairness("a0"), workers=1, options=options, checkpoint=file)
+    last = quantify(ensemble(18), space(), Fairness("a0"), workers=1, options=options, checkpoint=file)
     assert last.converged
-    assert last.value == pytest.approx(quantify(ensemble(), space(), Fairness("a0")).value, abs=1e-12)
+    assert last.value == pytest.approx(quantify(ensemble(18), space(), Fairness("a0")).value, abs=1e-12)
 
 
 def test_depth_first_work_goes_on(tmp_path):
@@ -103,14 +103,14 @@ def test_depth_first_work_goes_on(tmp_path):
     from boxqte.engines.box import driver
     from boxqte.grid import build_grid
 
-    grid = build_grid(ensemble(), space(), Fairness("a0"))
+    grid = build_grid(ensemble(18), space(), Fairness("a0"))
     limits = Limits(workers=1)
     whole = make_engine("box").run(grid, limits, Watch(limits))
     factor, driver.DEPTH_FIRST_FROM = driver.DEPTH_FIRST_FROM, 0.0
     try:
-        first = quantify(ensemble(), space(), Fairness("a0"), workers=1, node_limit=3000, checkpoint=file)
+        first = quantify(ensemble(18), space(), Fairness("a0"), workers=1, node_limit=3000, checkpoint=file)
         assert json.loads(file.read_bytes().split(b"\n")[2])["stack"] > 1
-        last = quantify(ensemble(), space(), Fairness("a0"), workers=1, checkpoint=file)
+        last = quantify(ensemble(18), space(), Fairness("a0"), workers=1, checkpoint=file)
     finally:
         driver.DEPTH_FIRST_FROM = factor
     assert not first.converged

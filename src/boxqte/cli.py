@@ -16,17 +16,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from boxqte._version import __version__
-from boxqte.commands import audit, completion, gate
+from boxqte.commands import audit, bench, certify, completion, gate, regions, rows, sample, smtlib, verify
+from boxqte.commands import test as testing
 from boxqte.commands.arguments import (
+    CommandError,
     add_display,
     add_model,
     add_question,
     add_work,
     check_output,
     converter,
+    property_of,
     raise_first,
     read_names,
-    read_tolerances,
     wants_colors,
     write_json,
     write_text,
@@ -95,7 +97,8 @@ def _quantify(arguments: argparse.Namespace) -> int:
     check_output(arguments.json, "--json")
     check_output(arguments.html, "--html")
     check_output(arguments.checkpoint, "--checkpoint")
-    prop = _property(arguments)
+    check_output(arguments.certificate, "--certificate")
+    prop = property_of(arguments)
     requirement = _requirement(arguments, prop)
     from boxqte.engines import DEFAULT_ENGINE
     from boxqte.importers import load_model
@@ -108,9 +111,13 @@ def _quantify(arguments: argparse.Namespace) -> int:
 
     engine = arguments.engine or DEFAULT_ENGINE
     confidence = [] if arguments.confidence is None else [f"confidence={arguments.confidence}"]
-    options = read_options(engine, [*arguments.option, *confidence])
+    options = smtlib.switched(engine, read_options(engine, [*arguments.option, *confidence]), arguments)
     space = Space.load(arguments.space)
     prop.check(space)
+    if arguments.population is not None:
+        space = _population(space, arguments)
+    elif arguments.population_where is not None:
+        raise CommandError("--population-where: give the table with --population")
     model = load_model(arguments.model, allow_pickle=arguments.allow_pickle)
     colors = wants_colors(arguments, sys.stderr)
     limit = arguments.time_limit
@@ -130,6 +137,7 @@ def _quantify(arguments: argparse.Namespace) -> int:
             progress=progress,
             checkpoint=arguments.checkpoint,
             checkpoint_every=arguments.checkpoint_every,
+            certificate=arguments.certificate,
         )
     unwritten = write_json(arguments.json, result.to_json())
     if arguments.json != "-":
@@ -173,15 +181,40 @@ def _say_verdict(requirement: Requirement, result: Quantification, stream: Any) 
     return check.verdict.exit_code
 
 
-def _property(arguments: argparse.Namespace) -> Property:
-    from boxqte.properties import Fairness, Robustness
+def _population(space: Space, arguments: argparse.Namespace) -> Space:
+    """The space with the masses of the table, and on standard error how they were taken."""
+    from boxqte.populations import population
+    from boxqte.tables import read_table
 
-    epsilon = arguments.epsilon_rate
-    if arguments.epsilon is not None:
-        epsilon = read_tolerances(arguments.epsilon)
-    if arguments.sensitive is None:
-        return Robustness(epsilon, arguments.kappa, tie=arguments.tie)
-    return Fairness(read_names(arguments.sensitive, "--sensitive"), epsilon, arguments.kappa, tie=arguments.tie)
+    found = population(space, read_table(arguments.population), where=arguments.population_where)
+    if not arguments.quiet:
+        print(f"boxqte: masses from {found.rows:,} rows of {arguments.population}", file=sys.stderr)
+        for note in found.notes:
+            print(f"boxqte:   {note}", file=sys.stderr)
+    return found.space
+
+
+def _empirical(arguments: argparse.Namespace) -> int:
+    check_output(arguments.json, "--json")
+    prop = property_of(arguments)
+    from boxqte.populations import empirical, empirical_text
+    from boxqte.space import Space
+    from boxqte.tables import read_table
+
+    found = empirical(
+        arguments.model,
+        Space.load(arguments.space),
+        prop,
+        read_table(arguments.data),
+        where=arguments.where,
+        confidence=arguments.confidence,
+        allow_pickle=arguments.allow_pickle,
+    )
+    unwritten = write_json(arguments.json, found.to_json() | {"property": prop.to_json()})
+    if arguments.json != "-":
+        print(empirical_text(found, prop))
+    raise_first(unwritten)
+    return OK
 
 
 def _hint(prop: Property, space: Space) -> None:
@@ -286,6 +319,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"boxqte {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_quantify(commands)
+    smtlib.add_parser(commands, add_model, add_question, property_of, check_output)
+    _add_empirical(commands)
     space = commands.add_parser("space", help="make or show an input space", description="Make or show an input space.")
     spaces = space.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_infer(spaces)
@@ -298,13 +333,18 @@ def make_parser() -> argparse.ArgumentParser:
     add_model(show)
     show.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
     show.set_defaults(run=_show_model)
+    testing.add_parser(commands)
     demo = commands.add_parser("demo", help="the paper's loan example", description="The paper's loan example.")
     demo.set_defaults(run=_demo)
     engines = commands.add_parser("engines", help="the engines and their options", description="The engines.")
     engines.set_defaults(run=_engines)
+    for command in (regions, sample, verify, rows):
+        command.add_parser(commands)
     audit.add_parser(commands)
     gate.add_parser(commands)
     completion.add_parser(commands)
+    certify.add_parser(commands, add_model)
+    bench.add_parser(commands)
     return parser
 
 
@@ -316,10 +356,14 @@ def _add_quantify(commands: Any) -> None:
     )
     add_model(parser)
     parser.add_argument("--space", metavar="SPACE.json", required=True, help="the input space (boxqte space infer)")
+    parser.add_argument("--population", metavar="DATA.csv",
+                        help="the masses are the frequencies of each attribute's values in this table")  # fmt: skip
+    parser.add_argument("--population-where", metavar="CONDITION", help="only of the rows that satisfy the condition")
     asked = add_question(parser)
     asked.add_argument("--require", metavar="R", help="the least measure: stops once that is decided; exit code 0 it "
                        "holds, 1 it is violated, 3 undecided")  # fmt: skip
     work = add_work(parser)
+    smtlib.add_switches(work)
     work.add_argument("--confidence", metavar="C",
                       help="of the statistical interval, engines auto and sample (default 0.999999)")  # fmt: skip
     work.add_argument("--checkpoint", metavar="FILE",
@@ -329,7 +373,40 @@ def _add_quantify(commands: Any) -> None:
     out = add_display(parser)
     out.add_argument("--json", metavar="FILE", help="write the result as JSON; - is standard output")
     out.add_argument("--html", metavar="REPORT.html", help="write the report: one file, readable offline")
+    out.add_argument("--certificate", metavar="FILE", help="write the proof here; boxqte certify checks it")
     parser.set_defaults(run=_quantify)
+
+
+def _add_empirical(commands: Any) -> None:
+    parser = commands.add_parser(
+        "empirical",
+        help="the same question for the rows of a table",
+        description="The share of a table's confident rows that are treated fairly, each row decided exactly, with an "
+        "interval for the population behind them.",
+    )
+    add_model(parser)
+    parser.add_argument("--space", metavar="SPACE.json", required=True, help="the input space, in which x' lies")
+    parser.add_argument("--data", metavar="DATA.csv", required=True, help="the rows")
+    parser.add_argument("--where", metavar="CONDITION", help="only rows that satisfy it, such as \"sex == 'f'\"")
+    parser.add_argument("--confidence", metavar="C", type=converter(float, "a number"), default=0.95,
+                        help="of the interval for the population behind the rows (default 0.95)")  # fmt: skip
+    add_question(parser)
+    parser.add_argument("--json", metavar="FILE", help="write the result as JSON; - is standard output")
+    parser.set_defaults(run=_empirical)
+
+
+def _add_question(parser: argparse.ArgumentParser) -> None:
+    asked = parser.add_argument_group("what is asked")
+    asked.add_argument("--sensitive", metavar="A,B", action="append", help="sensitive attributes; several are one set")
+    epsilon = asked.add_mutually_exclusive_group()
+    epsilon.add_argument("--epsilon-rate", metavar="R", default="0",
+                         help="tolerance as a share of each numeric attribute's range (default 0)")  # fmt: skip
+    epsilon.add_argument("--epsilon", metavar="NAME=VALUE,...", action="append",
+                         help="tolerance per attribute, in its own unit; 0 for those that are not named")  # fmt: skip
+    asked.add_argument("--kappa", metavar="K", default="0.5",
+                       help="only inputs with confidence above it count (default 0.5: all)")  # fmt: skip
+    asked.add_argument("--tie", choices=("library", "paper"), default="library",
+                       help="the class at margin 0: what the library's predict says, or none")  # fmt: skip
 
 
 def _add_infer(spaces: Any) -> None:

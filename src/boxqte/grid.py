@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from boxqte.axes import Axis, Cell, Edge, Int32Array, Question, cast_mass, finite_axis, numeric_axis
 from boxqte.ensemble import Test, TreeEnsemble
-from boxqte.errors import ModelError, SpaceError
+from boxqte.errors import SpaceError
 from boxqte.exact import floor_scaled_logit
 from boxqte.properties import Property
 from boxqte.space import Attribute, Space
@@ -88,6 +88,11 @@ class Grid:
         """Whether epsilon moves anything: otherwise only sensitive attributes differ (the eps = 0 problem)."""
         return any(axis.moves for axis in self.axes)
 
+    @builtins.property
+    def low_possible(self) -> bool:
+        """Whether an input may fail to be confident."""
+        return not self.thresholds.all_confident
+
     def n_cells(self) -> int:
         """How many base cells the whole space has."""
         return math.prod(axis.n_cells for axis in self.axes)
@@ -99,8 +104,6 @@ class Grid:
 
 def build_grid(ensemble: TreeEnsemble, space: Space, prop: Property) -> Grid:
     """Discretise the problem exactly. Raises if the three do not fit together."""
-    if not ensemble.is_binary:
-        raise ModelError(f"the model has {ensemble.n_outputs} classes; this version quantifies binary models only")
     tolerances = prop.tolerances(space)
     owner = match_columns(ensemble, space)
     nodes, test_of_node = distinct_tests(ensemble)
@@ -125,6 +128,10 @@ def build_grid(ensemble: TreeEnsemble, space: Space, prop: Property) -> Grid:
         if attribute.kind == "real":
             input_rounding += cast_mass(question)
     trees = prune(ensemble, test_of_node, axis_of_test.tolist(), masks, [axis.n_cells for axis in axes])
+    if not ensemble.is_binary:
+        from boxqte.manyclasses import class_grid  # builds on this module
+
+        return class_grid(ensemble, space, prop, axes, trees, input_rounding)
     error = ensemble.rounding_error() / ensemble.factor
     values, base, bits, rest = _integer_values(ensemble, trees.leaf_nodes, error)
     return Grid(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from boxqte.certificate import CertificateWriter, refuse_what_has_none
 from boxqte.checkpoint import EVERY, Checkpoint, identity
 from boxqte.engines import DEFAULT_ENGINE, Limits, Progress, Watch, make_engine
 from boxqte.errors import CheckpointError, EngineError, SpaceError
@@ -38,6 +39,7 @@ def quantify(
     allow_pickle: bool = False,
     checkpoint: str | Path | None = None,
     checkpoint_every: float = EVERY,
+    certificate: str | Path | None = None,
 ) -> Quantification:
     """Measure which share of the confident inputs is treated fairly (or robustly), with proof.
 
@@ -76,6 +78,8 @@ def quantify(
         model, space or property is refused. Only for engine 'box'.
     checkpoint_every
         Seconds between two writings of the checkpoint.
+    certificate
+        A file for the proof: `boxqte certify` checks it without the engine. Only for engine 'box' and epsilon = 0.
 
     Returns
     -------
@@ -99,12 +103,25 @@ def quantify(
     if checkpoint is not None:
         if not hasattr(solver, "keeper"):
             raise CheckpointError(f"checkpoint: engine '{engine}' cannot save its state; engine 'box' can")
-        solver.keeper = Checkpoint(checkpoint, identity(grid, engine), checkpoint_every)
+        name = None if certificate is None else str(certificate)
+        solver.keeper = Checkpoint(checkpoint, identity(grid, engine, name), checkpoint_every)
+    writer = None
+    if certificate is not None:
+        refuse_what_has_none(grid, engine, solver)
+        writer = solver.recorder = CertificateWriter(certificate, grid)  # type: ignore[attr-defined]
     # A resumed run sees only part of the boxes; without a store the regions are searched when they are asked for.
-    store = RegionStore() if checkpoint is None and hasattr(solver, "observers") else None
+    store = (
+        RegionStore() if checkpoint is None and hasattr(solver, "observers") and imported.ensemble.is_binary else None
+    )
     if store is not None:
         solver.observers.append(store)  # type: ignore[attr-defined]
-    outcome = solver.run(grid, limits, watch)
+    try:
+        outcome = solver.run(grid, limits, watch)
+        if writer is not None:
+            writer.finish(outcome.decided)
+    finally:
+        if writer is not None:
+            writer.close()
     return Quantification(
         property=property,
         model=summary(imported),

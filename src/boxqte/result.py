@@ -33,6 +33,7 @@ class Status(Enum):
     NODES = "node limit"
     MEMORY = "memory limit"
     INTERRUPTED = "interrupted"
+    EXHAUSTED = "refinement exhausted"
 
     def __str__(self) -> str:
         return self.value

@@ -9,9 +9,12 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from boxqte.errors import BoxQTEError
+
+if TYPE_CHECKING:
+    from boxqte.properties import Property
 
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -45,6 +48,18 @@ def read_tolerances(texts: Sequence[str]) -> dict[str, str]:
             raise CommandError(f"--epsilon: '{name}' is given twice")
         tolerances[name] = value
     return tolerances
+
+
+def property_of(arguments: argparse.Namespace) -> Property:
+    """The property that the options of `add_question` describe."""
+    from boxqte.properties import Fairness, Robustness
+
+    epsilon = arguments.epsilon_rate
+    if arguments.epsilon is not None:
+        epsilon = read_tolerances(arguments.epsilon)
+    if arguments.sensitive is None:
+        return Robustness(epsilon, arguments.kappa, tie=arguments.tie)
+    return Fairness(read_names(arguments.sensitive, "--sensitive"), epsilon, arguments.kappa, tie=arguments.tie)
 
 
 def read_size(text: str) -> int:

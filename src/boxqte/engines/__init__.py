@@ -28,6 +28,8 @@ ENGINES: dict[str, str] = {
     "box": "boxqte.engines.box.engine:Box",
     "exhaustive": "boxqte.engines.exhaustive:Exhaustive",
     "sample": "boxqte.engines.sample.engine:Sample",
+    "cegar": "boxqte.engines.cegar.engine:Cegar",
+    "smt": "boxqte.engines.smt.engine:Smt",
 }
 DEFAULT_ENGINE = "auto"
 

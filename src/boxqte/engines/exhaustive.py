@@ -13,6 +13,7 @@ import numpy.typing as npt
 from boxqte.engines import Limits, Outcome, Watch
 from boxqte.errors import EngineError
 from boxqte.grid import Axis, Cut, Grid
+from boxqte.manyclasses import ClassGrid, output_values
 from boxqte.result import Decided, Status
 
 BoolArray = npt.NDArray[np.bool_]
@@ -50,17 +51,22 @@ class Exhaustive:
                 f"engine 'exhaustive': {len(grid.axes)} attributes take part, at most {MAX_AXES} fit; use another engine"
             )
         try:
-            margins = dense_margins(grid, watch)
-            confident, counterexample = verdicts(grid, margins)
-            near_tie = _ambiguous(grid, margins)
-            low, unfair, ambiguous = (_mass(grid, bits) for bits in (~confident, counterexample, near_tie))
+            if isinstance(grid, ClassGrid):
+                confident, counterexample = class_verdicts(grid, watch)
+                near_tie = None  # not computed for many classes
+            else:
+                margins = dense_margins(grid, watch)
+                confident, counterexample = verdicts(grid, margins)
+                near_tie = _ambiguous(grid, margins)
+            low, unfair = _mass(grid, ~confident), _mass(grid, counterexample)
+            ambiguous = None if near_tie is None else float(_mass(grid, near_tie))
         except KeyboardInterrupt:
             return Outcome(Decided(), Status.INTERRUPTED)
         except TimeoutError:
             return Outcome(Decided(), Status.TIME)
         decided = Decided(fair=1 - low - unfair, unfair=unfair, low=low)
         watch.report(decided, nodes=cells)
-        return Outcome(decided, Status.CONVERGED, float(ambiguous), {"cells": cells})
+        return Outcome(decided, Status.CONVERGED, ambiguous, {"cells": cells})
 
 
 def without_idle_axes(grid: Grid) -> Grid:
@@ -105,6 +111,24 @@ def verdicts(grid: Grid, F: npt.NDArray[Any]) -> tuple[BoolArray, BoolArray]:
     sure_pos, sure_neg = (own >= t.conf_pos).astype(bool), (own <= t.conf_neg).astype(bool)
     sees_neg, sees_pos = _reaches(grid, (t.neg >= F).astype(bool)), _reaches(grid, (t.pos <= F).astype(bool))
     return sure_pos | sure_neg, (sure_pos & sees_neg) | (sure_neg & sees_pos)
+
+
+def class_verdicts(grid: ClassGrid, watch: Watch | None = None) -> tuple[BoolArray, BoolArray]:
+    """The same for three classes or more: the first largest margin, its probability, another class within reach."""
+    outputs = [
+        dense_margins(replace(grid, values=output_values(grid, k), base=grid.bases[k]), watch)
+        for k in range(grid.n_classes)
+    ]
+    F = np.stack([margins.astype(object) for margins in outputs], axis=-1)
+    top = F.argmax(axis=-1)
+    flat = F.reshape(-1, grid.n_classes)
+    confident = np.array([grid.confident(row.tolist()) for row in flat]).reshape(top.shape)
+    near = np.ix_(*(a.base for a in grid.axes))
+    own, sure = top[near], confident[near]
+    unfair = np.zeros(own.shape, bool)
+    for k in range(grid.n_classes):
+        unfair |= (own == k) & sure & _reaches(grid, top != k)
+    return sure, unfair
 
 
 def _reaches(grid: Grid, bits: BoolArray) -> BoolArray:

@@ -92,6 +92,14 @@ Entry = tuple[float, int, float, bytes]
 class Recorder(Protocol):
     """Sees how every batch was taken apart, in an order in which a box is opened before it is taken."""
 
+    def about(self, problem: Any) -> None:
+        """What the axes, cells and cuts are."""
+        ...
+
+    def begin(self, mark: int | None) -> None:
+        """The search starts from the roots (named 0, 1, ...), or goes on from where `mark` was called."""
+        ...
+
     def record(self, taken: Sequence[int], reply: Reply, opened: Sequence[int]) -> None:
         """The boxes `taken` were replaced by the reply's closed boxes and the open ones, which have the names `opened`.
 
@@ -404,10 +412,11 @@ def drive(
         Saves the state now and then and at the end, and may have one to go on from.
     """
     run = _Run(roots, masses, limits, batch, call_nodes, rounding, observers, recorder)
-    if keeper is not None:
-        saved = keeper.restore(len(run.open.used), watch)
-        if saved is not None:
-            run.restore(saved)
+    saved = None if keeper is None else keeper.restore(len(run.open.used), watch)
+    if saved is not None:
+        run.restore(saved)
+    if recorder is not None:
+        recorder.begin(None if saved is None else saved.record)
     threads: list[threading.Thread] = []
     status: Status | None = None
     try:

@@ -36,11 +36,15 @@ class BoxOptions:
     """Epsilon > 0: measure a box once at most this many of its trees mix moving and fixed attributes."""
     cell_limit: int = 1024
     """Epsilon > 0: or once those trees span at most this many cells of the fixed attributes."""
+    dense_cells: int = 1 << 17
+    """Epsilon > 0: keep one table over all moving attributes while it has at most this many cells."""
+    table_cells: int = 1 << 16
+    """Epsilon > 0: otherwise tables of about this many cells; moving attributes beyond that are taken cell by cell."""
     arena: int = 1 << 14
     """Room for so many residual trees at first; it doubles when it is full."""
 
     def __post_init__(self) -> None:
-        least = {"finish_limit": 5, "depth_first_below": 0, "mixed_limit": 0}
+        least = {"finish_limit": 5, "depth_first_below": 0, "mixed_limit": 0, "dense_cells": 0}
         for option in fields(self):
             value = getattr(self, option.name)
             if not value >= least.get(option.name, 1):
@@ -66,6 +70,8 @@ class Box:
 
     def run(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
         try:
+            if not grid.ensemble.is_binary:
+                return self._classes(grid, limits, watch)
             if grid.has_tolerance:
                 return self._tolerance(grid, limits, watch)
             return self._exchange(grid, limits, watch)
@@ -99,6 +105,8 @@ class Box:
             worker.work(roots[:0], np.zeros(0), 1, False)
             jit.mark_compiled(exchange.__file__)
         classes = len(problem.sensitive_classes(p)[1])
+        if self.recorder is not None:
+            self.recorder.about(p)
         for observer in self.observers:
             observer.begin(p, roots)
         return driver.drive(
@@ -114,6 +122,27 @@ class Box:
             recorder=self.recorder,
             keeper=self.keeper,
         )
+
+    def _classes(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
+        """Three classes or more, any epsilon."""
+        import numpy as np
+
+        from boxqte.engines.box import classes
+        from boxqte.manyclasses import ClassGrid
+
+        assert isinstance(grid, ClassGrid)
+        worker = classes.ClassWorker(grid)
+        outcome = driver.drive(
+            lambda: classes.ClassWorker(grid),
+            classes.root_ranges(grid, worker.decider.problem.axis_ids),
+            np.ones(1),
+            limits,
+            watch,
+            rounding=classes.class_rounding_bound(worker),
+            batch=classes.FRONTIER,
+            call_nodes=self.options.call_nodes,
+        )
+        return replace(outcome, rounding_ambiguous=None)  # not computed here
 
     def _tolerance(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
         """Some attribute moves by epsilon."""
@@ -132,7 +161,13 @@ class Box:
 
         def make_worker() -> window_worker.WindowWorker:
             return window_worker.WindowWorker(
-                p, mixed_limit=o.mixed_limit, cell_limit=o.cell_limit, arena=o.arena, memory=room
+                p,
+                mixed_limit=o.mixed_limit,
+                cell_limit=o.cell_limit,
+                arena=o.arena,
+                memory=room,
+                dense_cells=o.dense_cells,
+                table_cells=o.table_cells,
             )
 
         if jit.needs_compiling(window.__file__):

@@ -14,7 +14,19 @@ import numpy.typing as npt
 from boxqte.engines.box.finish import Scratch, finish, finish_cost
 from boxqte.engines.box.jit import kernel
 from boxqte.engines.box.records import FULL, Arena, Cuts, known_move, make, make_leaf, residue_of, restrict
-from boxqte.engines.box.state import FAIR, LOW, N_KINDS, UNFAIR, Axes, Rules, Stack, add_mass, box_mass
+from boxqte.engines.box.state import (
+    FAIR,
+    LOW,
+    N_KINDS,
+    UNFAIR,
+    Axes,
+    Rules,
+    Stack,
+    add_mass,
+    box_mass,
+    copy_box,
+    copy_masses,
+)
 
 DONE, OUT_OF_ROOM, OUT_OF_BUDGET = 0, 1, 2
 NO_ROOM, NOTHING_TO_SPLIT = -1, -2
@@ -73,8 +85,8 @@ def _narrow(axes: Axes, cuts: Cuts, stack: Stack, src: int, dst: int, cut: int, 
     """The child's box: the parent's, with the cut's axis restricted to one side."""
     axis = cuts.axis[cut]
     if src != dst:
-        stack.domain[dst] = stack.domain[src]
-        stack.axis_mass[dst] = stack.axis_mass[src]
+        copy_box(stack.domain[src], stack.domain[dst])
+        copy_masses(stack.axis_mass[src], stack.axis_mass[dst])
     mass = 0.0
     for w in range(stack.domain.shape[2]):
         keep = cuts.mask[cut, w] if side == 1 else ~cuts.mask[cut, w]
@@ -271,7 +283,7 @@ def load_box(
     arena: Arena, axes: Axes, cuts: Cuts, stack: Stack, root: int, f: int, domain: npt.NDArray[np.uint64]
 ) -> bool:
     """Frame f becomes the node of the given box, derived from the root frame."""
-    stack.domain[f] = domain
+    copy_box(domain, stack.domain[f])
     stack.n_classes[f] = stack.n_classes[root]
     stack.n_common[f] = 0
     stack.n_rows[f] = 0
@@ -551,7 +563,7 @@ def _emit(
     counts: npt.NDArray[np.int64],
 ) -> None:
     n = counts[0]
-    out_boxes[n] = domain
+    copy_box(domain, out_boxes[n])
     out_mass[n] = mass
     out_cost[n] = cost
     counts[0] = n + 1
@@ -567,7 +579,7 @@ def _note(
 ) -> None:
     """Write down a closed box, and move its masses from the ledger's single sums into the sums of all."""
     n = counts[5]
-    ledger.domain[n] = domain
+    copy_box(domain, ledger.domain[n])
     ledger.how[n] = how
     for kind in range(N_KINDS):
         ledger.masses[n, kind] = ledger.one[kind] + ledger.one[kind + N_KINDS]
@@ -601,5 +613,5 @@ def _copy(stack: Stack, src: int, dst: int) -> None:
     for r in range(stack.n_rows[src]):
         for c in range(n):
             stack.rows[dst, r, c] = stack.rows[src, r, c]
-    stack.domain[dst] = stack.domain[src]
-    stack.axis_mass[dst] = stack.axis_mass[src]
+    copy_box(stack.domain[src], stack.domain[dst])
+    copy_masses(stack.axis_mass[src], stack.axis_mass[dst])

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from boxqte.engines.point import kernels
 from boxqte.engines.point.exact import counterexample
-from boxqte.engines.point.kernels import CLOSE, FAIR, LOW, OPEN, UNFAIR, UNKNOWN, Search
-from boxqte.engines.point.trees import Int32Array, compile_points, frames_needed
+from boxqte.engines.point.kernels import CLOSE, FAIR, LOW, OPEN, UNFAIR, UNKNOWN, Int64Array, Search
+from boxqte.engines.point.trees import Int32Array, PointProblem, compile_binary, frames_needed
 from boxqte.grid import Grid
 
 __all__ = ["FAIR", "LOW", "UNFAIR", "UNKNOWN", "PointDecider", "Verdicts"]
@@ -60,12 +60,22 @@ class PointDecider:
 
     def __init__(self, grid: Grid, *, dense_limit: int = DENSE_LIMIT):
         self.grid = grid
-        self.problem = compile_points(grid)
+        self.problem = self._compile()
         self.dense_limit = dense_limit
         self._growth = 1
         self._own = threading.local()
 
-    def decide(self, cells: npt.ArrayLike, *, budget: int | None = None, workers: int = 1) -> Verdicts:
+    def _compile(self) -> PointProblem:
+        return compile_binary(self.grid)
+
+    def decide(
+        self,
+        cells: npt.ArrayLike,
+        *,
+        budget: int | None = None,
+        workers: int = 1,
+        windows: tuple[Int32Array, Int32Array] | None = None,
+    ) -> Verdicts:
         """Decide points given by their refined cells (points x axes of the grid).
 
         Parameters
@@ -76,6 +86,9 @@ class PointDecider:
             Give up on a point (UNKNOWN) after about this many steps of a few nanoseconds; None never gives up.
         workers
             Threads.
+        windows
+            The first and the last base cell on every axis of the grid (points x axes) that x' may lie in, within those
+            that the property allows; a point that 64 bits cannot decide there is UNKNOWN.
         """
         points = np.ascontiguousarray(cells, np.int64)
         if points.ndim != 2 or points.shape[1] != len(self.grid.axes):
@@ -86,7 +99,8 @@ class PointDecider:
 
         def chunk(start: int) -> None:
             part = slice(start, start + CHUNK)
-            self._decide(points[part], NO_BUDGET if budget is None else budget, verdict[part], witness[part])
+            inside = None if windows is None else (windows[0][part], windows[1][part])
+            self._decide(points[part], NO_BUDGET if budget is None else budget, verdict[part], witness[part], inside)
 
         if workers == 1 or len(points) <= CHUNK:
             for start in starts:
@@ -97,11 +111,19 @@ class PointDecider:
         return Verdicts(verdict, witness)
 
     def _decide(
-        self, points: npt.NDArray[np.int64], budget: int, verdict: npt.NDArray[np.int8], witness: Int32Array
+        self,
+        points: npt.NDArray[np.int64],
+        budget: int,
+        verdict: npt.NDArray[np.int8],
+        witness: Int32Array,
+        windows: tuple[Int32Array, Int32Array] | None,
     ) -> None:
         p = self.problem
         t, fuzz, n_trees = p.thresholds, p.fuzz, len(p.forest.roots)
         own, low, high, must = p.windows(points)
+        if windows is not None:
+            mine = list(p.axis_ids)
+            low, high = np.maximum(low, windows[0][:, mine]), np.minimum(high, windows[1][:, mine])
         margins = np.full((len(points), 1), p.base, np.int64)
         kernels.margins(p.forest, own, margins)
         F = margins[:, 0]
@@ -112,23 +134,47 @@ class PointDecider:
         # A positive x looks for F <= neg, a negative one for -F <= -pos.
         sides = np.array([[0, n_trees], [0, 0]])
         found = np.zeros(own.shape, np.int32)
-        done: kernels.Int = 0
-        while True:
-            done = kernels.find_all(
-                p.forest, self._search(), np.ascontiguousarray(p.forest.value[:, 0]), sides[np.where(positive, 0, 1)],
-                sides[np.where(positive, 1, 0)], np.where(positive, p.base, -p.base), np.where(positive, t.neg, -t.pos),
-                fuzz, own, low, high, must, self.dense_limit, budget, verdict, found, done,
-            )  # fmt: skip
-            if done == len(points):
-                break
-            self._growth *= 2
+        self._find(
+            np.ascontiguousarray(p.forest.value[:, 0]), sides[np.where(positive, 0, 1)], sides[np.where(positive, 1, 0)],
+            np.where(positive, p.base, -p.base), np.where(positive, t.neg, -t.pos), fuzz, own, low, high, must, budget,
+            verdict, found,
+        )  # fmt: skip
         unfair = np.flatnonzero(verdict == UNFAIR)
         witness[unfair] = p.witnesses(points[unfair], found[unfair])
+        if windows is not None:
+            verdict[verdict == CLOSE] = UNKNOWN
         for i in np.flatnonzero(verdict == CLOSE).tolist():
             confident, other = counterexample(self.grid, points[i].tolist())
             verdict[i] = LOW if not confident else FAIR if other is None else UNFAIR
             if other is not None:
                 witness[i] = other
+
+    def _find(
+        self,
+        value: Int64Array,
+        plus: Int64Array,
+        minus: Int64Array,
+        constant: Int64Array,
+        target: Int64Array,
+        fuzz: int,
+        own: Int32Array,
+        low: Int32Array,
+        high: Int32Array,
+        must: npt.NDArray[np.bool_],
+        budget: int,
+        verdict: npt.NDArray[np.int8],
+        found: Int32Array,
+    ) -> None:
+        """kernels.find_all, again with more room as often as some point needs it."""
+        done: kernels.Int = 0
+        while True:
+            done = kernels.find_all(
+                self.problem.forest, self._search(), value, plus, minus, constant, target, fuzz, own, low, high, must,
+                self.dense_limit, budget, verdict, found, done,
+            )  # fmt: skip
+            if done == len(own):
+                return
+            self._growth *= 2
 
     def _search(self) -> Search:
         """This thread's working memory; a larger one if some point has outgrown it."""

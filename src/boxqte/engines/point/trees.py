@@ -70,8 +70,23 @@ class PointProblem:
         return whole
 
 
-def compile_points(grid: Grid) -> PointProblem:
-    """The arrays behind a grid; leaf values in 64 bits, exactly where they fit."""
+def compile_binary(grid: Grid) -> PointProblem:
+    """The arrays behind the grid of a binary model; leaf values in 64 bits, exactly where they fit."""
+    value, base, thresholds, _, fuzz, _ = into_64_bits(grid)
+    trees = np.arange(len(grid.roots))
+    return compile_points(grid, value.reshape(-1, 1), base, thresholds, fuzz, trees, np.zeros_like(trees))
+
+
+def compile_points(
+    grid: Grid,
+    value: Int64Array,
+    base: int,
+    thresholds: Thresholds,
+    fuzz: int,
+    order: npt.NDArray[np.int64],
+    output: npt.NDArray[np.integer],
+) -> PointProblem:
+    """The arrays behind a grid with these leaf values (node x output); its trees in that order."""
     used = used_axes(grid)
     where = {axis: i for i, axis in enumerate(used)}
     sizes = [grid.axes[a].n_cells for a in used]
@@ -88,7 +103,6 @@ def compile_points(grid: Grid) -> PointProblem:
     odd = np.zeros((len(rows), max(sizes, default=1) + 1), np.int32)
     for row, (mask, n) in enumerate(rows):
         odd[row, 1 : n + 1] = np.cumsum([mask >> i & 1 for i in range(n)])
-    value, base, thresholds, _, fuzz, _ = into_64_bits(grid)
     leaf, number = grid.cut < 0, np.arange(len(grid.cut), dtype=np.int32)
     step = np.stack([axis[grid.cut], grid.no - number - 1, limit[grid.cut]], axis=1)
     step[leaf] = (0, -1, 0)
@@ -96,10 +110,10 @@ def compile_points(grid: Grid) -> PointProblem:
         axis=axis[grid.cut],
         cut=limit[grid.cut],
         no=grid.no.astype(np.int32),
-        value=value.reshape(-1, 1),
-        roots=grid.roots.astype(np.int32),
-        output=np.zeros(len(grid.roots), np.int32),
-        depth=_depths(grid),
+        value=value,
+        roots=grid.roots[order].astype(np.int32),
+        output=output[order].astype(np.int32),
+        depth=_depths(grid)[order],
         step=np.ascontiguousarray(step, np.int32),
         odd=odd,
         sensitive=np.array([grid.axes[a].sensitive for a in used], bool),

@@ -40,11 +40,12 @@ class Draws:
     """Draws rounds of points. A round is stratified: one point from each of n parts of the boxes of equal mass."""
 
     def __init__(self, grid: Grid, boxes: Boxes, axis_ids: tuple[int, ...], seed: int):
+        refined = not grid.ensemble.is_binary  # the boxes of many-class grids hold refined cells
         self.boxes = boxes
         self.axis_ids = axis_ids
         self.below = np.cumsum(boxes.masses())
         self.random = np.random.default_rng(seed)
-        self.tables = [AxisTable(axis) for axis in grid.axes]
+        self.tables = [AxisTable(axis, refined) for axis in grid.axes]
 
     @property
     def mass(self) -> float:
@@ -68,10 +69,10 @@ class Draws:
 
 
 class AxisTable:
-    """The refined cells of an axis: their base cells and masses."""
+    """The refined cells of an axis: their places in a box and their masses."""
 
-    def __init__(self, axis: Axis):
-        self.base = axis.base.astype(np.int64)
+    def __init__(self, axis: Axis, refined: bool):
+        self.base = np.arange(len(axis.refined)) if refined else axis.base.astype(np.int64)
         self.mass = np.array([float(m) for m in axis.refined_masses])
         self.below = np.cumsum(self.mass)
         self.below /= self.below[-1]

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 
 import numpy as np
 
 from boxqte.engines import Limits, Outcome, Watch
 from boxqte.engines.box import jit
-from boxqte.engines.box.driver import Observer
-from boxqte.engines.box.engine import Box
+from boxqte.engines.box.driver import Keeper, Observer, Recorder
+from boxqte.engines.box.engine import Box, BoxOptions
 from boxqte.engines.box.problem import used_axes
-from boxqte.engines.point import FAIR, LOW, UNFAIR, UNKNOWN, PointDecider, kernels
+from boxqte.engines.point import FAIR, LOW, UNFAIR, UNKNOWN, PointDecider, kernels, point_decider
 from boxqte.engines.sample import sequence
 from boxqte.engines.sample.draws import Boxes, Draws, WholeSpace
 from boxqte.errors import EngineError
@@ -52,18 +52,23 @@ class SampleOptions:
 
 
 @dataclass(frozen=True)
-class AutoOptions(SampleOptions):
-    """Options of the engine `auto`."""
+class AutoOptions(SampleOptions, BoxOptions):
+    """Options of the engine `auto`: those of `box` and of `sample`, and how they share the time."""
 
     exact_share: float = 0.3
     """The share of the time limit for certain bounds; the rest is for draws from what they leave open."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        SampleOptions.__post_init__(self)
+        self.box_options()
         if not 0 < self.exact_share <= 1:
             raise EngineError(
                 f"engine 'auto': option 'exact_share' must lie above 0 and up to 1, found {self.exact_share}"
             )
+
+
+    def box_options(self) -> BoxOptions:
+        return BoxOptions(**{option.name: getattr(self, option.name) for option in fields(BoxOptions)})
 
 
 class Sample:
@@ -87,12 +92,30 @@ class Auto:
 
     def __init__(self, options: AutoOptions | None = None):
         self.options = options or AutoOptions()
-        self.box = Box()
+        self.box = Box(self.options.box_options())
 
     @property
     def observers(self) -> list[Observer]:
         """Are shown every box that the exact part closes."""
         return self.box.observers
+
+    @property
+    def recorder(self) -> Recorder | None:
+        """Writes the certificate of the exact part."""
+        return self.box.recorder
+
+    @recorder.setter
+    def recorder(self, recorder: Recorder | None) -> None:
+        self.box.recorder = recorder
+
+    @property
+    def keeper(self) -> Keeper | None:
+        """Keeps the state of the exact part."""
+        return self.box.keeper
+
+    @keeper.setter
+    def keeper(self, keeper: Keeper | None) -> None:
+        self.box.keeper = keeper
 
     def run(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
         if limits.time_limit is None:
@@ -125,9 +148,9 @@ def sample(
 ) -> Outcome:
     """Draw from the boxes (on these axes of the grid) until the interval is as short as `limits.gap`, or a limit is met."""
     draws = Draws(grid, boxes, axis_ids, options.seed)
-    decider = PointDecider(grid)
+    decider = point_decider(grid)
     _warm_up(decider, grid)
-    run = _Run(decided, draws.mass, options, low_possible=not grid.thresholds.all_confident)
+    run = _Run(decided, draws.mass, options, low_possible=grid.low_possible)
     most = min(options.points, limits.node_limit or options.points)
     size, status, started = min(FIRST_ROUND, most), None, time.perf_counter()
     try:

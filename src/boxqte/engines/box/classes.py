@@ -1,0 +1,305 @@
+"""Boxes of models with three or more classes: branch and bound with bounds on the differences of margins.
+
+A box is a range of refined cells on every axis that some tree cuts. What decides one, in order:
+
+- *fair*: one class beats every rival on all that the box's inputs can reach;
+- *low*: no class's top probability can exceed kappa;
+- *unfair*: the box has one class, is confident, and an x' of another class is within reach of all of it;
+- a single cell: the point decider, exactly.
+
+Everything else is split. Bounds are sums over trees of the smallest difference on the leaves that a box reaches.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from boxqte.engines.box.driver import BoxArray, FloatArray, Reply
+from boxqte.engines.box.jit import allocating
+from boxqte.engines.point.classes import ClassDecider
+from boxqte.engines.point.kernels import FAIR, LOW, UNFAIR, Forest, Int32Array, Int64Array
+from boxqte.manyclasses import FLOAT_MARGIN, ClassGrid, rival_target
+
+Ranges = npt.NDArray[np.int64]  # box x axis x (first refined cell, last refined cell)
+BoolArray = npt.NDArray[np.bool_]
+OPEN = 9
+FRONTIER = 512
+
+
+@allocating
+def bound_classes(
+    forest: Forest, bases: Int64Array, low: Int32Array, high: Int32Array, least: Int64Array, most: Int64Array,
+    lead: Int64Array, score: Int64Array, cut: Int64Array,
+) -> None:  # fmt: skip
+    """For every box: bounds of every class's margin, of every difference, and the cut that most of the spread hangs on.
+
+    lead[i, c, r] is at most F_c - F_r on box i. `cut[i]` is (axis, base cell); the axis is -1 if no tree is undecided.
+    """
+    n_classes = len(bases)
+    stack = np.zeros(len(forest.axis) + 1, np.int64)
+    for i in range(len(low)):
+        for c in range(n_classes):
+            least[i, c] = bases[c]
+            most[i, c] = bases[c]
+            for r in range(n_classes):
+                lead[i, c, r] = bases[c] - bases[r]
+        best = np.int64(0)
+        cut[i, 0] = -1
+        for t in range(len(forest.roots)):
+            out = np.int64(forest.output[t])
+            stack[0] = forest.roots[t]
+            depth = 1
+            first = True
+            tree_cut, tree_axis = np.int64(0), np.int64(-1)
+            t_least = np.zeros(n_classes, np.int64)
+            t_most = np.zeros(n_classes, np.int64)
+            t_lead = np.zeros((n_classes, n_classes), np.int64)
+            while depth > 0:
+                depth -= 1
+                node = stack[depth]
+                while forest.axis[node] >= 0:
+                    a, k = np.int64(forest.axis[node]), np.int64(forest.cut[node])
+                    if k >= 0:
+                        yes, no = low[i, a] < k, high[i, a] >= k
+                    else:
+                        inside = forest.odd[-1 - k, high[i, a] + 1] - forest.odd[-1 - k, low[i, a]]
+                        yes, no = inside > 0, inside < high[i, a] - low[i, a] + 1
+                    if yes and no:
+                        if tree_axis < 0:
+                            tree_axis = a
+                            tree_cut = k if k >= 0 else np.int64((low[i, a] + high[i, a] + 1) // 2)
+                        stack[depth] = forest.no[node]
+                        depth += 1
+                    node = node + 1 if yes else np.int64(forest.no[node])
+                if out >= 0:
+                    v = forest.value[node, 0]
+                    t_least[out] = v if first else min(t_least[out], v)
+                    t_most[out] = v if first else max(t_most[out], v)
+                else:
+                    for c in range(n_classes):
+                        v = forest.value[node, c]
+                        t_least[c] = v if first else min(t_least[c], v)
+                        t_most[c] = v if first else max(t_most[c], v)
+                        for r in range(n_classes):
+                            d = v - forest.value[node, r]
+                            t_lead[c, r] = d if first else min(t_lead[c, r], d)
+                first = False
+            spread = np.int64(0)
+            for c in range(n_classes):
+                least[i, c] += t_least[c]
+                most[i, c] += t_most[c]
+                spread = max(spread, t_most[c] - t_least[c])
+                if out < 0:
+                    for r in range(n_classes):
+                        lead[i, c, r] += t_lead[c, r]
+            if out >= 0:
+                for r in range(n_classes):
+                    if r != out:
+                        lead[i, out, r] += t_least[out]
+                        lead[i, r, out] -= t_most[out]
+            if tree_axis >= 0:
+                place = forest.line_start[tree_axis] + tree_cut
+                score[place] += spread
+                if score[place] > best:
+                    best = score[place]
+                    cut[i, 0] = tree_axis
+                    cut[i, 1] = tree_cut
+        for place in range(len(score)):
+            score[place] = 0
+
+
+class Judged(NamedTuple):
+    """A verdict a box (OPEN: split it there), and the cut."""
+
+    verdict: npt.NDArray[np.int8]
+    cut: Int64Array
+
+
+class ClassWorker:
+    """driver.Worker for a ClassGrid."""
+
+    def __init__(self, grid: ClassGrid):
+        self.grid = grid
+        self.decider = ClassDecider(grid)
+        p = self.decider.problem
+        self.axes = [grid.axes[a] for a in p.axis_ids]
+        self.axis_ids = np.array(p.axis_ids, np.int64)
+        self.masses = [np.array([float(m) for m in axis.refined_masses]) for axis in self.axes]
+        self.sensitive = p.forest.sensitive
+        self.targets = np.array([[rival_target(c, r) for r in range(grid.n_classes)] for c in range(grid.n_classes)])
+        np.fill_diagonal(self.targets, np.iinfo(np.int64).min // 2)  # a class is no rival of itself
+        idle = [a for i, a in enumerate(grid.axes) if a.sensitive and i not in p.axis_ids]
+        # An idle sensitive attribute with a second value offers every x an x' that differs.
+        self.free = not any(a.sensitive for a in grid.axes) or any(a.n_cells > 1 or not a.single[0] for a in idle)
+        self.score = np.zeros(int(p.forest.line_start[-1]) + 1, np.int64)
+
+    @property
+    def memory(self) -> int:
+        return sum(a.nbytes for a in (*self.decider.problem.forest, self.score)) + (64 << 20)
+
+    def work(self, boxes: BoxArray, masses: FloatArray, budget: int, depth_first: bool) -> Reply:
+        ranges = decode(boxes)
+        sums: dict[int, list[float]] = {FAIR: [], UNFAIR: [], LOW: []}
+        nodes = 0
+        while len(ranges) and nodes < budget:
+            now, later = ranges[:FRONTIER], ranges[FRONTIER:]
+            nodes += len(now)
+            judged = self.judge(now)
+            weights = self.mass(now)
+            for kind, parts in sums.items():
+                parts += weights[judged.verdict == kind].tolist()
+            still = judged.verdict == OPEN
+            ranges = np.concatenate([self.split(now[still], judged.cut[still]), later])
+            if not depth_first and len(ranges) > 4 * FRONTIER:
+                break
+        fair, unfair, low = (math.fsum(sums[kind]) for kind in (FAIR, UNFAIR, LOW))
+        left = self.mass(ranges)
+        return Reply(fair, unfair, low, 0.0, encode(ranges, boxes.shape[2]), left, np.ones(len(left)), nodes)
+
+    def judge(self, ranges: Ranges) -> Judged:
+        """What the bounds, a point of each box, and for single cells the decider say."""
+        p, grid = self.decider.problem, self.grid
+        slack = 2 * p.fuzz
+        base, window = self._base_ranges(ranges), self._windows(ranges)
+        least, most, lead, cut = self._bounds(*base)
+        reach = self._bounds(*window)[2]
+        verdict = np.full(len(ranges), OPEN, np.int8)
+        beats: BoolArray = np.all(lead > self.targets + slack, axis=2)
+        stays: BoolArray = np.all(reach > self.targets + slack, axis=2)
+        one_class: BoolArray = np.any(beats, axis=1)
+        sure, hopeless = self._confidence(least, most, lead, beats.argmax(axis=1), one_class)
+        verdict[np.any(stays, axis=1) & sure] = FAIR
+        verdict[hopeless] = LOW
+        single = (ranges[:, :, 0] == ranges[:, :, 1]).all(axis=1)
+        asked = np.flatnonzero((verdict == OPEN) & (single | (one_class & sure)))
+        if len(asked):
+            points = np.zeros((len(asked), len(grid.axes)), np.int64)
+            points[:, self.axis_ids] = ranges[asked].sum(axis=2) // 2
+            found = self.decider.decide(points)
+            settled = single[asked]
+            verdict[asked[settled]] = found.verdict[settled]
+            unfair = (found.verdict == UNFAIR) & ~settled
+            witness = found.witness[:, self.axis_ids]
+            shared = unfair & self._within_reach_of_all(ranges[asked], witness)
+            verdict[asked[shared]] = UNFAIR
+        return Judged(verdict, cut)
+
+    def _bounds(self, low: Int32Array, high: Int32Array) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+        n, k = len(low), self.grid.n_classes
+        least, most, lead = np.empty((n, k), np.int64), np.empty((n, k), np.int64), np.empty((n, k, k), np.int64)
+        cut = np.zeros((n, 2), np.int64)
+        bound_classes(self.decider.problem.forest, self.decider.bases, low, high, least, most, lead, self.score, cut)
+        return least, most, lead, cut
+
+    def _confidence(
+        self, least: Int64Array, most: Int64Array, lead: Int64Array, top: npt.NDArray[np.intp], one_class: BoolArray
+    ) -> tuple[BoolArray, BoolArray]:
+        """Boxes that are confident as a whole (given their one class), and boxes that are nowhere confident."""
+        grid, n = self.grid, len(least)
+        if not grid.low_possible:
+            return np.ones(n, bool), np.zeros(n, bool)
+        if self.decider.blurred:
+            return np.zeros(n, bool), np.zeros(n, bool)
+        kappa = float(grid.property.kappa)
+        step = self.decider.step
+        if grid.ensemble.link == "mean":
+            whole = float(grid.unit) * grid.ensemble.n_trees / step
+            sure = least[np.arange(n), top] / whole > kappa * (1 + FLOAT_MARGIN)
+            return sure & one_class, most.max(axis=1) / whole < kappa * (1 - FLOAT_MARGIN)
+        scaled = np.clip(lead * (step * float(grid.ensemble.factor / grid.unit)), -700.0, 700.0)
+        ones = np.exp(-scaled[np.arange(n), top]).sum(axis=1)  # its own difference is 0, which adds the 1
+        sure = 1 / ones > kappa * (1 + FLOAT_MARGIN)
+        highest = 1 / np.exp(scaled.transpose(0, 2, 1)).sum(axis=2)  # p_c <= 1 / sum of exp(least F_r - F_c)
+        return sure & one_class, highest.max(axis=1) < kappa * (1 - FLOAT_MARGIN)
+
+    def _base_ranges(self, ranges: Ranges) -> tuple[Int32Array, Int32Array]:
+        sides = [[axis.base[ranges[:, i, side]] for i, axis in enumerate(self.axes)] for side in (0, 1)]
+        return _stacked(sides[0], len(ranges)), _stacked(sides[1], len(ranges))
+
+    def _windows(self, ranges: Ranges) -> tuple[Int32Array, Int32Array]:
+        """All that some input of the box reaches; `near` grows with the cell, so the ends say it."""
+        low = [axis.near_lo[ranges[:, i, 0]] for i, axis in enumerate(self.axes)]
+        high = [axis.near_hi[ranges[:, i, 1]] for i, axis in enumerate(self.axes)]
+        return _stacked(low, len(ranges)), _stacked(high, len(ranges))
+
+    def _within_reach_of_all(self, ranges: Ranges, witness: Int32Array) -> BoolArray:
+        """Whether every input of the box may take the witness for its x'."""
+        near = np.ones(len(ranges), bool)
+        differs = np.full(len(ranges), self.free)
+        for i, axis in enumerate(self.axes):
+            first, last = ranges[:, i, 0], ranges[:, i, 1]
+            near &= (axis.near_lo[last] <= witness[:, i]) & (witness[:, i] <= axis.near_hi[first])
+            if axis.sensitive:
+                differs |= (witness[:, i] < axis.base[first]) | (witness[:, i] > axis.base[last])
+                several = np.concatenate([[0], np.cumsum(~axis.single)])
+                cells = axis.base[last] - axis.base[first] + 1
+                differs |= several[axis.base[last] + 1] - several[axis.base[first]] == cells
+        both: BoolArray = near & differs
+        return both
+
+    def split(self, ranges: Ranges, cut: Int64Array) -> Ranges:
+        """Both sides of every box: at its cut, or in the middle of the axis with the most cells."""
+        below, above = ranges.copy(), ranges.copy()
+        for i in range(len(ranges)):
+            a, place = cut[i].tolist()
+            if a >= 0:
+                at = int(np.searchsorted(self.axes[a].base, place))
+            else:
+                a = int((ranges[i, :, 1] - ranges[i, :, 0]).argmax())
+                at = int(ranges[i, a].sum() + 1) // 2
+            below[i, a, 1] = at - 1
+            above[i, a, 0] = at
+        return np.concatenate([below, above])
+
+    def mass(self, ranges: Ranges) -> FloatArray:
+        """The mass of every box: sums of cells, then a product, as `rounding_bound` counts."""
+        total = np.ones(len(ranges))
+        for i, masses in enumerate(self.masses):
+            sums: dict[tuple[int, int], float] = {}
+            column = []
+            for first, last in ranges[:, i].tolist():
+                if (first, last) not in sums:
+                    sums[first, last] = math.fsum(masses[first : last + 1])
+                column.append(sums[first, last])
+            total *= np.array(column) if column else 1.0
+        return total
+
+
+def _stacked(columns: list[npt.NDArray[np.int32]], n: int) -> Int32Array:
+    return np.ascontiguousarray(np.stack(columns, axis=1), np.int32) if columns else np.zeros((n, 0), np.int32)
+
+
+def root_ranges(grid: ClassGrid, axis_ids: tuple[int, ...]) -> BoxArray:
+    """The whole space as one box of refined cells."""
+    sizes = [len(grid.axes[a].refined) for a in axis_ids]
+    words = max(1, -(-max(sizes, default=1) // 64))
+    return encode(np.array([[[0, n - 1] for n in sizes]], np.int64).reshape(1, len(sizes), 2), words)
+
+
+def encode(ranges: Ranges, words: int) -> BoxArray:
+    """Ranges as bit sets, the driver's form of a box."""
+    cells = np.arange(64 * words)
+    bits = (cells >= ranges[:, :, :1]) & (cells <= ranges[:, :, 1:])
+    packed = np.packbits(bits, axis=2, bitorder="little")
+    return np.ascontiguousarray(packed).view(np.uint64).reshape(len(ranges), ranges.shape[1], words)
+
+
+def decode(boxes: BoxArray) -> Ranges:
+    """Bit sets, each without gaps, as ranges."""
+    n, axes, words = boxes.shape
+    bits = np.unpackbits(
+        np.ascontiguousarray(boxes).view(np.uint8).reshape(n, axes, 8 * words), axis=2, bitorder="little"
+    )
+    first = bits.argmax(axis=2)
+    return np.stack([first, first + bits.sum(axis=2, dtype=np.int64) - 1], axis=2).astype(np.int64)
+
+
+def class_rounding_bound(worker: ClassWorker) -> Fraction:
+    """As exchange_worker.rounding_bound: one rounding a cell mass, one a sum, one a product, and a few single ones."""
+    cells = sum(len(masses) + 1 for masses in worker.masses)
+    return Fraction(101, 100) * (cells + len(worker.axes) + 64) / 2**53 + Fraction(1, 2**1000)
