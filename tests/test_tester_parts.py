@@ -143,12 +143,13 @@ def test_what_is_known_not_to_flip_is_not_asked_again() -> None:
 
 def test_a_session_ends_when_its_tests_are_spent() -> None:
     run = session(tests=100)
-    sizes = []
+    sizes = run.sizes(1000)
+    for expected in (64, 36):
+        size = next(sizes)
+        assert size == expected
+        run.tests += size
     with pytest.raises(Spent, match="tests"):
-        for size in run.sizes(1000):
-            sizes.append(size)
-            run.tests += size
-    assert sizes == [64, 36]
+        next(sizes)
 
 
 # --- trees ---

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from boxqte.errors import BoxQTEError, ModelError
+from boxqte.commands.arguments import check_output, converter, raise_first, read_count, write_json, write_text
+from boxqte.errors import ModelError
 
 if TYPE_CHECKING:
     from boxqte.testers.findings import Findings
@@ -18,10 +18,6 @@ if TYPE_CHECKING:
 OK, INTERRUPTED = 0, 130
 METHODS = ("surrogate", "aft", "expga", "sg", "themis", "vbt")
 TERMINAL_SECONDS, FILE_SECONDS = 0.2, 3.0
-
-
-class OutputError(BoxQTEError):
-    """A file that cannot be written."""
 
 
 def add_parser(commands: Any) -> None:
@@ -37,11 +33,12 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--space", metavar="SPACE.json", required=True, help="the input space (boxqte space infer)")
     parser.add_argument("--sensitive", metavar="A", required=True, help="the sensitive attribute")
     parser.add_argument("--method", choices=METHODS, default="surrogate", help="the tester (default surrogate)")
+    number, whole = converter(float, "a number"), converter(read_count, "a whole number")
     budget = parser.add_argument_group("budget (default: 10 seconds)")
-    budget.add_argument("--seconds", metavar="S", type=_number, help="stop after so many seconds")
-    budget.add_argument("--tests", metavar="N", type=_count, help="stop after so many tests; repeats for the same seed")
+    budget.add_argument("--seconds", metavar="S", type=number, help="stop after so many seconds")
+    budget.add_argument("--tests", metavar="N", type=whole, help="stop after so many tests; repeats for the same seed")
     how = parser.add_argument_group("how to work")
-    how.add_argument("--seed", metavar="N", type=_count, help="the seed of the random numbers (default: a new one)")
+    how.add_argument("--seed", metavar="N", type=whole, help="the seed of the random numbers (default: a new one)")
     how.add_argument("--one-at-a-time", action="store_true", help="ask about one or two inputs a call, as published")
     how.add_argument("--variant", choices=("fixed", "faithful"), default="fixed",
                      help="faithful keeps the errors of the published code")  # fmt: skip
@@ -59,15 +56,15 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Search, print, write."""
-    for path, option in ((arguments.output, "--output"), (arguments.json, "--json")):
-        _check_writable(path, option)
+    check_output(arguments.output, "--output")
+    check_output(arguments.json, "--json")
     from boxqte.options import options_of, read_settings
     from boxqte.space import Space
     from boxqte.tables import read_table
-    from boxqte.testers import find_idis, tester_class
+    from boxqte.testers import find_idis, named_tester
 
     method = arguments.method
-    options = read_settings(f"tester '{method}'", options_of(tester_class(method).Options), arguments.option)
+    options = read_settings(f"tester '{method}'", options_of(named_tester(method).Options), arguments.option)
     seconds = 10.0 if arguments.seconds is None and arguments.tests is None else arguments.seconds
     space = Space.load(arguments.space)
     display = _Display(arguments.quiet)
@@ -92,10 +89,8 @@ def run(arguments: argparse.Namespace) -> int:
         display.end()
     if arguments.json != "-":
         print(findings_text(found))
-    if arguments.output is not None:
-        _write(arguments.output, found.pairs.to_csv(index=False))
-    if arguments.json is not None:
-        _write(arguments.json, json.dumps(found.to_json(), indent=1) + "\n")
+    table = None if arguments.output is None else found.pairs.to_csv(index=False)
+    raise_first(write_text(arguments.output, table or ""), write_json(arguments.json, found.to_json()))
     return INTERRUPTED if found.status == "interrupted" else OK
 
 
@@ -171,40 +166,3 @@ def _model(text: str) -> Any:
             raise ModelError(f"{text}: '{module}' has no '{part}'")
         found = getattr(found, part)
     return found
-
-
-def _check_writable(path: str | None, option: str) -> None:
-    """Refuse an output file that cannot be written before the work is done, not after."""
-    if path is None or path == "-":
-        return
-    target = Path(path)
-    if target.is_dir() or not target.parent.is_dir():
-        raise OutputError(f"{option} {path}: not a file in an existing directory")
-    if not os.access(target if target.exists() else target.parent, os.W_OK):
-        raise OutputError(f"{option} {path}: cannot be written")
-
-
-def _write(path: str, text: str) -> None:
-    if path == "-":
-        sys.stdout.write(text)
-        return
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"{path}: cannot be written: {error.strerror}") from None
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected a number, found '{text}'") from None
-
-
-def _count(text: str) -> int:
-    from boxqte.options import count
-
-    try:
-        return count(text)
-    except (ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(f"expected a whole number, found '{text}'") from None

@@ -36,7 +36,7 @@ TESTERS: dict[str, str] = {
 }
 DEFAULT_TESTER = "surrogate"
 
-__all__ = ["DEFAULT_TESTER", "TESTERS", "find_idis", "make_tester", "tester_class"]
+__all__ = ["DEFAULT_TESTER", "TESTERS", "find_idis", "make_tester", "named_tester"]
 
 
 def find_idis(
@@ -166,7 +166,7 @@ def _findings(session: Any, box: Any, at: Any, tester: Tester, variant: str, sta
     )
 
 
-def tester_class(name: str) -> Any:
+def named_tester(name: str) -> Any:
     """The class of the tester of that name."""
     if name not in TESTERS:
         raise EngineError(f"method: '{name}' is unknown; testers are {', '.join(TESTERS)}")
@@ -178,7 +178,7 @@ def make_tester(
     name: str, options: Mapping[str, Any] | None = None, *, batch: bool = True, variant: Variant = "fixed"
 ) -> Tester:
     """The tester of that name with the given options; errors name what would be accepted."""
-    cls = tester_class(name)
+    cls = named_tester(name)
     known = [f.name for f in fields(cls.Options)]
     for key in options or {}:
         if key not in known:

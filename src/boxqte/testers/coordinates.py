@@ -141,6 +141,10 @@ class Coordinates:
                 columns.append(codes[i][column.astype(np.int64)])
         return np.concatenate(columns, axis=1)
 
+    def from_columns(self, columns: FloatArray) -> FloatArray:
+        """Rows in which only NaN stands for a missing value instead of its coordinate: what `matrix(x, {})` gives."""
+        return np.where(np.isnan(columns), self._absent, columns)
+
     def read(self, frame: pd.DataFrame) -> FloatArray:
         """Rows of the user's table as coordinates; a value outside the space is refused."""
         return np.column_stack([self._read(i, frame) for i in range(len(self))])

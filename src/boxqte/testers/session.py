@@ -1,6 +1,7 @@
 """One run of a tester: the black box, the budget, the random numbers, and what was found so far.
 
-A tester is an endless loop over a Session. Whatever it asks may raise `Spent`: the budget is used up and the run ends.
+A tester is an endless loop over a Session. `check` and `room` raise `Spent` when the budget is used up, which ends the
+run; a tester calls one of them before every test or batch of tests.
 """
 
 from __future__ import annotations
@@ -132,8 +133,7 @@ class Session:
     # --- questions to the model ---
 
     def labels(self, x: FloatArray) -> IntArray:
-        """The labels of the rows, in one call."""
-        self.check()
+        """The labels of the rows, in one call. The budget is not looked at: a test that has begun is finished."""
         return self._box.labels(self.at, x)
 
     def each_label(self, x: FloatArray) -> IntArray:

@@ -1,4 +1,4 @@
-"""Pairs on a decision tree by an SMT solver (z3), with the published VBT's formula: the domains are not in it."""
+"""Pairs on a decision tree by an SMT solver (z3), with the published VBT's formula: the ranges of numbers are not in it."""
 
 from __future__ import annotations
 
@@ -31,6 +31,11 @@ class SMTPairs:
                 tests = [copy[f] <= number if at_most else copy[f] > number for f, at_most, t in path
                          for number in [self._number(f, t)]]  # fmt: skip
                 self.solver.add(z3.Implies(z3.And(tests), labels[c] == label))
+        # A category outside the list has no code that a model could be asked with, so these bounds stay.
+        for f, attribute in enumerate(at.space):
+            if not attribute.is_numeric:
+                low, high = int(at.low[f]), int(at.high[f])
+                self.solver.add(*(z3.And(copy[f] >= low, copy[f] <= high) for copy in self.copies))
         one, two = self.copies
         self.solver.add(*(one[f] == two[f] for f in at.others), one[at.sensitive] != two[at.sensitive])
         self.solver.add(labels[0] != labels[1])

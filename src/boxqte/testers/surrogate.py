@@ -6,7 +6,7 @@ None of the published testers has it; the paper's discussion proposes it. The mo
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -16,9 +16,11 @@ from boxqte.testers.session import Session
 from boxqte.testers.surrogate_pairs import Margin, Pairs
 from boxqte.testers.tester import Tester
 
-FRUITLESS = 20  # rounds without a pair, after which a run without time limit ends
-STILL_NEW = 0.5  # of the flips must be new, or the places that the surrogate is sure of are used up
-QUANTIFY_SHARE = 0.1  # of the time may go into bounds on the surrogate's fairness
+if TYPE_CHECKING:
+    from boxqte.result import Quantification
+
+FRUITLESS = 5  # rounds without a pair, after which a run without time limit ends
+QUANTIFY_SHARE = 0.2  # of the time so far may go into the regions of one surrogate
 QUANTIFY_NODES = 20_000  # the same limit for runs that must repeat exactly
 
 
@@ -36,7 +38,7 @@ class Surrogate(Tester):
         """What the surrogate is fitted with."""
         points: int = 20_000
         """Random inputs that the first surrogate is fitted on."""
-        trees: int = 100
+        trees: int = 50
         """Trees of the surrogate."""
         depth: int = 4
         """Their depth."""
@@ -49,7 +51,7 @@ class Surrogate(Tester):
         keep: int = 100_000
         """The most answers that a surrogate is fitted on; beyond it a random part of them."""
         quantify: bool = True
-        """Bound the surrogate's fairness with the box engine, for the result's details."""
+        """Quantify each surrogate with the box engine and draw from its regions; False: only walk (surrogate_pairs)."""
 
     def needs(self) -> tuple[str, ...]:
         return (self.options.library,)
@@ -62,50 +64,56 @@ class Surrogate(Tester):
             from boxqte.properties import Fairness
             from boxqte.quantification import quantify
 
-            quantify(loan_ensemble(), loan_space(), Fairness("race"))
+            quantify(loan_ensemble(), loan_space(), Fairness("race")).sample(10, replay=False)
 
     def search(self, session: Session) -> None:
-        """Fit, quantify, sample, ask, learn from the mistakes, repeat."""
+        """Fit, quantify, sample, ask, learn from the answers, repeat."""
         options, at = self.options, session.at
-        session.details |= {"rounds": 0, "agreement": None, "surrogate_fairness": None}
+        session.details |= {"rounds": 0, "from_regions": 0, "from_walk": 0, "agreement": None,
+                            "surrogate_fairness": None}  # fmt: skip
         x = at.draw(session.rng, options.points)
         labels = session.labels(x)
         pairs = Pairs(session)
-        samples, fruitless, quantifying = options.samples, 0, 0.0
+        samples, fruitless = options.samples, 0
         while session.timed or fruitless < FRUITLESS:
             session.check()
             session.details["rounds"] += 1
             majority = _majority(labels)
-            wrong, truth = np.zeros((0, len(at))), np.zeros(0, np.int64)
+            learnt, truth = np.zeros((0, len(at))), np.zeros(0, np.int64)
             if (labels != majority).any():
                 model = self._fit(session, x, labels != majority)
-                margin = _margin(model, at)
-                if options.quantify and (not session.timed or quantifying < QUANTIFY_SHARE * session.seconds):
-                    quantifying += self._quantify(session, model)
-                wrong, truth = self._round(session, pairs, margin, majority, samples)
-            if not pairs.found:  # the surrogate is fair, or nearly: look elsewhere
+                regions = self._quantify(session, model) if options.quantify else None
+                before = session.tests
+                learnt, truth = self._round(session, pairs, _margin(model, at), regions, majority, samples)
+                session.details["from_walk" if regions is None else "from_regions"] += session.tests - before
+            if not len(learnt):  # no pair that is new: look elsewhere
                 fruitless += 1
-                wrong = at.draw(session.rng, options.points)
-                truth = session.labels(wrong)
+                learnt = at.draw(session.rng, options.points)
+                truth = session.labels(learnt)
             else:
                 fruitless = 0
                 samples = min(2 * samples, options.largest)
-            x, labels = np.concatenate([x, wrong]), np.concatenate([labels, truth])
+            x, labels = np.concatenate([x, learnt]), np.concatenate([labels, truth])
             if len(x) > options.keep:
                 kept = session.rng.choice(len(x), options.keep, replace=False)
                 x, labels = x[kept], labels[kept]
 
     def _round(
-        self, session: Session, pairs: Pairs, margin: Margin, majority: int, samples: int
+        self,
+        session: Session,
+        pairs: Pairs,
+        margin: Margin,
+        regions: Quantification | None,
+        majority: int,
+        samples: int,
     ) -> tuple[FloatArray, IntArray]:
         """Test pairs from one surrogate; answers to learn from.
 
         Mistakes come first. Answers that the surrogate got right are learnt too: mistakes alone would teach it that
         whatever it believes of these places is wrong.
         """
-        before, raw = session.idis, session.raw
         asked, answers, mistaken = [np.zeros((0, len(session.at)))], [np.zeros(0, np.int64)], [np.zeros(0, bool)]
-        for one, two, guess in pairs.draw(margin, samples if self.batch else 1000):
+        for one, two, guess in pairs.draw(margin, samples if self.batch else 1000, regions):
             step = len(one) if self.batch else 1
             for start in range(0, len(one), step):
                 rows = slice(start, start + session.room(step))
@@ -116,7 +124,6 @@ class Surrogate(Tester):
         x, labels, wrong = np.concatenate(asked), np.concatenate(answers), np.concatenate(mistaken)
         if len(x):
             session.details["agreement"] = 1 - float(wrong.mean())
-            pairs.sure = session.idis - before > (session.raw - raw) * STILL_NEW
         learn = np.argsort(session.rng.random(len(x)) - wrong)[: self.options.learn]
         return x[learn], labels[learn]
 
@@ -148,19 +155,19 @@ class Surrogate(Tester):
 
         return xgboost.XGBClassifier(**shape, tree_method="hist").fit(rows, target)
 
-    def _quantify(self, session: Session, model: Any) -> float:
-        """Certain bounds on the surrogate's individual fairness; how long it took."""
+    def _quantify(self, session: Session, model: Any) -> Quantification | None:
+        """The surrogate's individual fairness with its unfair regions; None if no region was found in the time."""
         from boxqte.properties import Fairness
         from boxqte.quantification import quantify
 
         left = session.seconds_left
-        limit = None if left is None else max(min(QUANTIFY_SHARE * session.seconds, left), 0.05)
+        limit = None if left is None else max(min(QUANTIFY_SHARE * session.seconds, left), 0.2)
         prop = Fairness(f"x{session.at.sensitive}")
-        nodes = None if session.timed else QUANTIFY_NODES
-        result = quantify(model, coordinate_space(session.at), prop, time_limit=limit, node_limit=nodes)
+        exactly = {} if session.timed else {"node_limit": QUANTIFY_NODES, "workers": 1}
+        result = quantify(model, coordinate_space(session.at), prop, time_limit=limit, **exactly)
         if result.bounds is not None:
             session.details["surrogate_fairness"] = [result.bounds.lower, result.bounds.upper]
-        return result.seconds
+        return result if result.counterexample.lower > 0 else None
 
 
 def coordinate_space(at: Coordinates) -> Space:

@@ -1,33 +1,41 @@
-"""Pairs that a surrogate treats unfairly, drawn from its counterexample space.
+"""Pairs that a surrogate treats unfairly, drawn from its counterexample space, by one of two ways.
 
-A random walk: a walker is an input that some sensitive value flips; a step draws one to three of its attributes anew and
-is taken if the input still flips. Steps are as likely as their reverses, so walkers spread over the counterexamples by
-the space's own measure. Walkers begin where random inputs flip.
+Regions: the box engine quantifies the surrogate, and `Quantification.sample` draws from the regions that it found.
+
+Walk, where the engine found no region in the time it was given: a walker is an input that some sensitive value flips; a
+step draws one to three of its attributes anew and is taken if the input still flips. Steps are as likely as their
+reverses, so walkers spread over the counterexamples by the space's own measure. Walkers begin where random inputs flip.
 
 A surrogate errs most where it is unsure. So a flip counts only if the margins on both of its sides are at least
-`strength`, at first the upper quartile of random flips. It falls to 0 once the true model's flips are mostly old ones: then
-the sure part of the space is used up.
+`strength`, at first the upper quartile of random flips. It falls to 0 once too little that is new is drawn: then the
+sure part of the space is used up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from boxqte.testers.coordinates import BoolArray, FloatArray, IntArray
 from boxqte.testers.session import Session
 
+if TYPE_CHECKING:
+    from boxqte.result import Quantification
+
 Margin = Callable[[FloatArray], FloatArray]
+Drawn = tuple[FloatArray, FloatArray, BoolArray]
 
 WALKERS = 4096
 FIRST_DRAWS = 2**14  # random inputs that are tried at once
-MOST_DRAWS = 2**20
+MOST_DRAWS = 2**17
 ENOUGH = 64
 SURE = 0.75  # of the random flips are weaker than those that count
 WARM_UP = 8  # steps before walkers that began at the same input count
 MOST_VALUES = 16  # sensitive values that are tried at once
 CHUNK = 16_384
+STUCK = 20  # steps without a new input, after which the surrogate has no more to give
 
 
 class Pairs:
@@ -35,8 +43,6 @@ class Pairs:
 
     Attributes
     ----------
-    found
-        Whether the last surrogate had any pair.
     sure
         Whether only flips that the surrogate is sure of count; set to False once those are used up.
     strength
@@ -45,23 +51,52 @@ class Pairs:
 
     def __init__(self, session: Session):
         self.at, self.rng, self._check = session.at, session.rng, session.check
-        self.found = False
         self.sure = True
         self.strength = 0.0
         self._walkers = np.zeros((0, len(session.at)))
+        self._drawn: set[Any] = set()
 
-    def draw(self, margin: Margin, n: int) -> Iterator[tuple[FloatArray, FloatArray, BoolArray]]:
+    def draw(self, margin: Margin, n: int, regions: Quantification | None = None) -> Iterator[Drawn]:
         """About n pairs in chunks: inputs, their partners, and the surrogate's answers to the inputs."""
+        if regions is None:
+            yield from self._walk(margin, n)
+        else:
+            yield from self._from_regions(margin, n, regions)
+
+    def _from_regions(self, margin: Margin, n: int, result: Quantification) -> Iterator[Drawn]:
+        """Draws from the regions of a result; the weaker ones are left out while sure ones are to be had."""
+        at, left, stuck = self.at, n, 0
+        while left > 0 and stuck < STUCK:
+            self._check()
+            wanted = min(CHUNK, 2 * left)
+            seed = int(self.rng.integers(2**31))
+            drawn = result.sample(wanted, random_state=seed, replay=False, workers=1)
+            one, two = (at.from_columns(table.to_numpy(np.float64)) for table in (drawn.x, drawn.witness))
+            first, second = margin(one), margin(two)
+            guess = first > 0
+            strength = np.minimum(np.abs(first), np.abs(second))
+            good = guess != (second > 0)
+            if self.sure:
+                good &= strength >= np.quantile(strength, SURE)
+            part = self._new((one[good], two[good], guess[good]))
+            stuck = 0 if 20 * len(part[0]) > good.sum() else stuck + 1
+            part = (part[0][:left], part[1][:left], part[2][:left])
+            left -= len(part[0])
+            if len(part[0]):
+                yield part
+        if left > 0:
+            self.sure = False
+
+    def _walk(self, margin: Margin, n: int) -> Iterator[Drawn]:
         self._begin(margin)
-        self.found = len(self._walkers) > 0
-        left = n if self.found else 0
+        left = n if len(self._walkers) else 0
         stuck = 0
-        while left > 0 and stuck < 100:
-            parts: list[tuple[FloatArray, FloatArray, BoolArray]] = []
+        while left > 0 and stuck < STUCK:
+            parts: list[Drawn] = []
             size = 0
-            while size < min(CHUNK, left) and stuck < 100:
+            while size < min(CHUNK, left) and stuck < STUCK:
                 self._check()
-                part = self._step(margin)
+                part = self._new(self._step(margin))
                 stuck = 0 if len(part[0]) else stuck + 1
                 parts.append(part)
                 size += len(part[0])
@@ -69,6 +104,17 @@ class Pairs:
             left -= len(one)
             if len(one):
                 yield one, two, guess
+        if left > 0:
+            self.sure = False
+
+    def _new(self, part: Drawn) -> Drawn:
+        """The pairs of inputs that were not drawn before, whatever their sensitive value: no test is made twice."""
+        new = []
+        for i, key in enumerate(self.at.keys(part[0])):
+            if key not in self._drawn:
+                self._drawn.add(key)
+                new.append(i)
+        return part[0][new], part[1][new], part[2][new]
 
     def _begin(self, margin: Margin) -> None:
         """Keep the walkers that the surrogate flips, and find new ones."""
@@ -76,13 +122,11 @@ class Pairs:
         if self.sure:
             self.strength = float(np.quantile(self._strengths(margin, self.at.draw(self.rng, FIRST_DRAWS)), SURE))
         walkers = [self._flipping(margin, self._walkers)[0]] if len(self._walkers) else []
-        fresh = 0
-        draws, total = FIRST_DRAWS, 0
-        while fresh < ENOUGH and total < MOST_DRAWS:
+        for _ in range(0, MOST_DRAWS, FIRST_DRAWS):  # some new ones always, many if there are too few
             self._check()
-            hit = self._flipping(margin, self.at.draw(self.rng, draws))[0]
-            walkers.append(hit)
-            fresh, total = fresh + len(hit), total + draws
+            walkers.append(self._flipping(margin, self.at.draw(self.rng, FIRST_DRAWS))[0])
+            if sum(map(len, walkers)) >= ENOUGH:
+                break
         everyone = np.concatenate(walkers)
         if not len(everyone):
             self._walkers = everyone
@@ -93,7 +137,7 @@ class Pairs:
         for _ in range(WARM_UP):
             self._step(margin)
 
-    def _step(self, margin: Margin) -> tuple[FloatArray, FloatArray, BoolArray]:
+    def _step(self, margin: Margin) -> Drawn:
         """Move every walker that can; the pairs at the walkers that moved."""
         at, rng, n = self.at, self.rng, len(self._walkers)
         fresh = at.draw(rng, n)
