@@ -66,7 +66,6 @@ class AutoOptions(SampleOptions, BoxOptions):
                 f"engine 'auto': option 'exact_share' must lie above 0 and up to 1, found {self.exact_share}"
             )
 
-
     def box_options(self) -> BoxOptions:
         return BoxOptions(**{option.name: getattr(self, option.name) for option in fields(BoxOptions)})
 
