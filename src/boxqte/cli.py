@@ -318,6 +318,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--config", metavar="FILE", help="settings, one table a command (default: boxqte.toml here)")
     parser.add_argument("--version", action="version", version=f"boxqte {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    audit.add_parser(commands)
     _add_quantify(commands)
     smtlib.add_parser(commands, add_model, add_question, property_of, check_output)
     _add_empirical(commands)
@@ -340,7 +341,6 @@ def make_parser() -> argparse.ArgumentParser:
     engines.set_defaults(run=_engines)
     for command in (regions, sample, verify, rows):
         command.add_parser(commands)
-    audit.add_parser(commands)
     gate.add_parser(commands)
     completion.add_parser(commands)
     certify.add_parser(commands, add_model)
