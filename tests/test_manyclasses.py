@@ -164,7 +164,7 @@ def test_ten_classes_get_any_time_bounds_and_an_interval() -> None:
     model = pytest.importorskip("sklearn.ensemble").RandomForestClassifier(12, max_depth=5, random_state=0)
     model.fit(frame, digits.target)
     space = Space.from_json({"attributes": [{"name": n, "kind": "integer", "low": 0, "high": 16} for n in names]})
-    prop = Robustness({name: 1 for name in names}, 0.3)
+    prop = Robustness(dict.fromkeys(names, 1), 0.3)
     result = quantify(model, space, prop, engine="auto", time_limit=6, gap=0.2, options={"confidence": 0.999})
     assert result.bounds is not None
     if result.statistical is not None:

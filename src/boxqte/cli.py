@@ -96,19 +96,26 @@ def _quantify(arguments: argparse.Namespace) -> int:
         space = _population(space, arguments)
     elif arguments.population_where is not None:
         raise CommandError("--population-where: give the table with --population")
-    result = quantify(
-        load_model(arguments.model, allow_pickle=arguments.allow_pickle),
-        space,
-        prop,
-        engine=engine,
-        time_limit=arguments.time_limit,
-        gap=arguments.gap,
-        workers=arguments.workers,
-        memory_limit=arguments.memory_limit,
-        node_limit=arguments.node_limit,
-        options=options,
-        progress=None if arguments.quiet else _ProgressLines(),
-    )
+    with contextlib.ExitStack() as stack:
+        client = None
+        if arguments.dask is not None:
+            from boxqte.engines.box.cluster import connect
+
+            client = stack.enter_context(connect(arguments.dask))
+        result = quantify(
+            load_model(arguments.model, allow_pickle=arguments.allow_pickle),
+            space,
+            prop,
+            engine=engine,
+            time_limit=arguments.time_limit,
+            gap=arguments.gap,
+            workers=arguments.workers,
+            memory_limit=arguments.memory_limit,
+            node_limit=arguments.node_limit,
+            options=options,
+            progress=None if arguments.quiet else _ProgressLines(),
+            executor=client,
+        )
     written = _written(arguments.json, result.to_json())
     if arguments.json != "-":
         print(answer_text(result))
@@ -420,6 +427,9 @@ def _add_quantify(commands: Any) -> None:
     work.add_argument("--confidence", metavar="C",
                       help="of the statistical interval, engines auto and sample (default 0.999999)")  # fmt: skip
     work.add_argument("--workers", metavar="N", type=whole, help="threads or processes (default: one per core)")
+    work.add_argument(
+        "--dask", metavar="ADDRESS", help="work in the processes of this Dask scheduler (docs/cluster.md)"
+    )
     work.add_argument("--memory-limit", metavar="4G", type=_argument(_bytes, "bytes, such as 4G or 500M"),
                       help="the most memory (default: half of the machine)")  # fmt: skip
     work.add_argument("--node-limit", metavar="N", type=whole, help="stop after so many nodes: repeats exactly")

@@ -31,6 +31,7 @@ def quantify(
     node_limit: int | None = None,
     options: Mapping[str, Any] | None = None,
     progress: Callable[[Progress], None] | None = None,
+    executor: Any = None,
     allow_pickle: bool = False,
 ) -> Quantification:
     """Measure which share of the confident inputs is treated fairly (or robustly), with proof.
@@ -59,6 +60,8 @@ def quantify(
         Options of the engine, by name.
     progress
         Called with a Progress now and then.
+    executor
+        A `dask.distributed.Client`: the search runs in the processes behind it (engines box and auto; docs/cluster.md).
     allow_pickle
         Unpickle scikit-learn files; only for files you trust.
 
@@ -79,6 +82,10 @@ def quantify(
     bound = _space(space)
     limits = _limits(time_limit, gap, workers, memory_limit, node_limit)
     solver = make_engine(engine, options)
+    if executor is not None:
+        if not hasattr(solver, "use_cluster"):
+            raise EngineError(f"engine '{engine}' runs in this process only; engines with a cluster are auto and box")
+        solver.use_cluster(executor)
     watch = Watch(limits, progress)
     grid = build_grid(imported.ensemble, bound, property)
     store = RegionStore() if hasattr(solver, "observers") and imported.ensemble.is_binary else None

@@ -7,6 +7,7 @@ import sys
 import time
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -93,6 +94,10 @@ class Auto:
     def observers(self) -> list[Observer]:
         """Are shown every box that the exact part closes."""
         return self.box.observers
+
+    def use_cluster(self, client: Any) -> None:
+        """Let the processes behind a Dask client do the exact part."""
+        self.box.use_cluster(client)
 
     def run(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
         if limits.time_limit is None:
