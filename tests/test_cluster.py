@@ -41,7 +41,7 @@ def client() -> Iterator[Any]:
             yield client
 
 
-def bushy(seed: int = 0, n_trees: int = 16, n_attributes: int = 7) -> tuple[TreeEnsemble, Space]:
+def bushy(seed: int = 0, n_trees: int = 16, n_attributes: int = 6) -> tuple[TreeEnsemble, Space]:
     """Random trees of depth 3 on integer attributes: thousands of boxes."""
     rng = random.Random(seed)
     builder = EnsembleBuilder()
