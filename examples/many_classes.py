@@ -25,7 +25,7 @@ def main() -> None:
     frame = pd.DataFrame(digits.data[:, PIXELS].astype(int), columns=names)
     model = RandomForestClassifier(20, max_depth=6, random_state=0).fit(frame, digits.target)
     space = Space([Attribute.integer(name, 0, 16) for name in names])
-    result = quantify(model, space, Robustness({name: 1 for name in names}, kappa=0), time_limit=seconds, gap=0.02)
+    result = quantify(model, space, Robustness(dict.fromkeys(names, 1), kappa=0), time_limit=seconds, gap=0.02)
     print(result)
 
 
