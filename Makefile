@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint bench clean
+.PHONY: help demo test test-slow lint tour reference bench bench-engine clean
 
 help: ## list the targets
 	@sed -n "s/^\([a-z-]*\):.*## /\1\t/p" $(MAKEFILE_LIST) | expand -t 12
@@ -28,8 +28,17 @@ lint: $(VENV)/.developing ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+tour: ## a new user's hour in a fresh environment: clone, demo, audit, report, gate, pairs, notebook (BOXQTE_DATA=folder)
+	tests/tour.sh
+
+reference: $(VENV)/.developing ## write docs/reference.md from the docstrings and options
+	$(BIN)/python docs/make_reference.py
+
 bench: $(VENV)/.developing ## time the reference problems (needs the data sets: BOXQTE_DATA=folder)
 	$(BIN)/python benchmarks/reference.py
+
+bench-engine: $(VENV)/.developing ## the box engine on the 40 configurations of the paper's Tables 2 and 3 (needs the data sets)
+	$(BIN)/python -m benchmarks.engine
 
 clean: ## remove the environment and everything that is made
 	rm -rf .venv build dist .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -441,12 +441,12 @@ def test_open_boxes_come_back_as_they_went_in() -> None:
     queue = OpenBoxes.of(root)
     mass = np.array([0.1, 0.7, 0.3, 0.2, 0.6, 0.5, 0.4])
     queue.push(boxes, mass, np.ones(7))
-    found, their_mass = queue.take(3)
+    found, their_mass = queue.unpacked(queue.take(3))
     assert their_mass.tolist() == [0.7, 0.6, 0.5]
     assert (found == boxes[[1, 4, 5]]).all()
     queue.stack_up(boxes[:2], mass[:2])
-    assert (queue.take(3)[0] == boxes[:1]).all()
-    assert (queue.take(3)[0] == boxes[1:2]).all()
+    assert (queue.unpacked(queue.take(3))[0] == boxes[:1]).all()
+    assert (queue.unpacked(queue.take(3))[0] == boxes[1:2]).all()
     assert len(queue) == 4
 
 

@@ -155,6 +155,24 @@ def test_every_way_to_start_a_brick_gives_the_same_answer() -> None:
             assert_agrees(grid, BoxOptions(mixed_limit=0, cell_limit=1))
 
 
+@pytest.mark.parametrize("seed", [407, 1235, 2763])
+def test_inputs_without_a_class_do_not_make_a_row_of_ranks_look_uniform(seed: int) -> None:
+    grid = tolerant(seed)
+    assert grid is not None
+    assert_agrees(grid)
+
+
+@pytest.mark.parametrize("table_cells", [1, 8])
+def test_bricks_too_large_for_one_table_give_the_same_answer(table_cells: int) -> None:
+    checked = 0
+    for seed in range(5000, 5120):
+        grid = tolerant(seed)
+        if grid is not None:
+            checked += 1
+            assert_agrees(grid, BoxOptions(dense_cells=0, table_cells=table_cells))
+    assert checked > 20
+
+
 def test_two_workers_give_the_answer_of_one() -> None:
     for seed in range(1000, 1040):
         grid = tolerant(seed)

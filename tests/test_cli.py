@@ -306,7 +306,7 @@ def test_memory_is_given_in_bytes_or_with_a_unit(run: Any, text: str, expected: 
 
 @pytest.mark.usefixtures("stopping")
 def test_progress_lines_go_to_standard_error_every_few_seconds(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("boxqte.cli.PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr("boxqte.progress.PLAIN_SECONDS", 0.0)
     _, out, err = run(f"{QUANTIFY} --sensitive race --engine stopping")
     assert "measure between 0.571428 and 0.857143, decided 75.00 %, 7 nodes, 3 open" in err
     assert "7 nodes" not in out
@@ -314,12 +314,12 @@ def test_progress_lines_go_to_standard_error_every_few_seconds(run: Any, monkeyp
 
 
 def test_progress_lines_keep_their_distance(capsys: pytest.CaptureFixture[str]) -> None:
-    from boxqte.cli import PROGRESS_SECONDS, _ProgressLines
+    from boxqte.progress import PLAIN_SECONDS, PlainLines
 
-    lines = _ProgressLines()
+    lines = PlainLines("", None, sys.stderr)
     for tenths in range(100):
         lines(Progress(tenths / 10, 0.0, 1.0, 0.0, tenths, 0))
-    assert len(capsys.readouterr().err.splitlines()) == int(9.9 / PROGRESS_SECONDS)
+    assert len(capsys.readouterr().err.splitlines()) == int(9.9 / PLAIN_SECONDS)
 
 
 # --- errors ---
@@ -385,7 +385,7 @@ def test_progress_lines_keep_their_distance(capsys: pytest.CaptureFixture[str]) 
         (f"{QUANTIFY} --json data.csv/out.json", "there is no directory 'data.csv'"),
         (f"{QUANTIFY} --json=", "--json: the file name is empty"),
         (f"{QUANTIFY} --json {'x' * 300}", "x: File name too long"),
-        (f"{QUANTIFY} --require 0.9", "unrecognized arguments: --require"),
+        (f"{QUANTIFY} --wish 0.9", "unrecognized arguments: --wish"),
         (f"{QUANTIFY} --time 3", "unrecognized arguments: --time 3"),
         ("", "the following arguments are required: COMMAND"),
         ("guess", "invalid choice: 'guess'"),

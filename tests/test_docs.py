@@ -6,11 +6,16 @@ import json
 import re
 import shlex
 import shutil
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from boxqte.cli import main
+from boxqte.cli import main, make_parser
+from boxqte.commands.settings import settled
+from boxqte.policy import Policy
 from boxqte.space import Attribute, Space
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -19,9 +24,21 @@ NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 
 
 def blocks(page: str) -> list[tuple[str, str]]:
-    """The language and the text of every fenced block, indentation removed."""
-    found = re.findall(r"^( *)```(\w+)\n(.*?)^ *```$", (ROOT / page).read_text(encoding="utf-8"), re.M | re.S)
+    """The language (and more: `sh exit 1`) and the text of every fenced block, indentation removed."""
+    found = re.findall(r"^( *)```(\w[^\n]*)\n(.*?)^ *```$", (ROOT / page).read_text(encoding="utf-8"), re.M | re.S)
     return [(language, re.sub(f"^{indent}", "", text, flags=re.M)) for indent, language, text in found]
+
+
+def read_toml_block(text: str, page: str) -> None:
+    """A policy, or settings: every table a command, every setting an option of it."""
+    document = tomllib.loads(text)
+    if "require" in document:
+        Policy.from_document(document, source=page)
+    else:
+        Path("settings.toml").write_text(text, encoding="utf-8")
+        parser = make_parser()
+        for command in document:
+            parser.parse_args(settled(parser, ["--config", "settings.toml", command]))
 
 
 @pytest.fixture
@@ -42,8 +59,11 @@ def test_every_command_and_program_on_a_page_runs(page: str, capsys: pytest.Capt
         elif language == "json":
             node = json.loads(text)
             assert Space.from_json(node) if "attributes" in node else Attribute.from_json(node, page)
+        elif language == "toml":
+            read_toml_block(text, page)
         else:
-            assert language == "sh", f"{page}: a block of '{language}', which nothing checks"
+            assert language.split()[0] == "sh", f"{page}: a block of '{language}', which nothing checks"
+            wanted = int([*language.split("exit "), "0"][1])
             for line in text.splitlines():
                 command, *arguments = shlex.split(line)
                 assert command == "boxqte"
@@ -51,7 +71,7 @@ def test_every_command_and_program_on_a_page_runs(page: str, capsys: pytest.Capt
                     code = main(arguments)
                 except SystemExit as end:
                     code = int(end.code or 0)
-                assert code == 0, f"{page}: {line}: {capsys.readouterr().err}"
+                assert code == wanted, f"{page}: {line}: {capsys.readouterr().err}"
 
 
 @pytest.mark.parametrize("page", NAMES)
@@ -62,7 +82,8 @@ def test_every_link_on_a_page_leads_to_a_file(page: str) -> None:
 
 def test_every_option_of_the_command_is_on_its_page(capsys: pytest.CaptureFixture[str]) -> None:
     page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-    for line in ("quantify", "space infer", "space show", "model show"):
+    for line in ("quantify", "space infer", "space show", "model show", "audit", "gate", "completion", "smtlib", "bench",
+                 "regions", "sample", "verify", "rows", "empirical", "certify", "test"):  # fmt: skip
         with pytest.raises(SystemExit):
             main([*line.split(), "--help"])
         for option in set(re.findall(r"--[a-z-]+", capsys.readouterr().out)) - {"--help", "--output"}:
@@ -73,3 +94,10 @@ def test_every_field_of_a_space_is_on_its_page() -> None:
     page = (ROOT / "docs" / "space.md").read_text(encoding="utf-8")
     for field in ("name", "kind", "low", "high", "values", "labels", "columns", "codes", "missing", "mass", "label"):
         assert f"`{field}`" in page
+
+
+def test_the_reference_is_up_to_date() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "docs" / "make_reference.py", "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -32,7 +32,7 @@ def points(result: boxqte.Quantification, n: int, seed: int) -> tuple[list[Point
             a = axis.attribute
             for point, v in zip(named, column.tolist()):
                 if a.is_numeric:
-                    point[a.name] = MISSING if v != v else int(v) if a.kind == "integer" else Fraction(v)
+                    point[a.name] = MISSING if np.isnan(v) else int(v) if a.kind == "integer" else Fraction(v)
                 else:
                     point[a.name] = MISSING if v < 0 else a.values[int(v)]
         out.append(named)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,7 @@ class AxisValues:
 
     def __init__(self, axis: Axis, single_precision: bool):
         self.axis = axis
+        self.casts = single_precision
         attribute = axis.attribute
         self.numeric = attribute.is_numeric
         self.integral = attribute.kind == "integer"
@@ -96,6 +98,11 @@ class AxisValues:
                 rounded = np.clip(values.astype(np.float32).astype(np.float64), low, high)
                 values = np.where(self.narrow[piece], rounded, values)
         return np.where(self.missing[piece], np.nan, values)
+
+    def nearest_refined(self, cells: npt.NDArray[np.integer], to: FloatArray) -> FloatArray:
+        """Of a numeric attribute: the value of each refined cell that is nearest to a given value."""
+        low, high = self.low[self.start[cells]], self.high[self.start[cells + 1] - 1]
+        return np.clip(to, low, high - 1 if self.integral else high)
 
     def nearest(self, cells: npt.NDArray[np.integer], to: FloatArray) -> FloatArray:
         """Of a numeric attribute: the value of each base cell that is nearest to a given value."""
@@ -162,9 +169,17 @@ class GridValues:
             AxisValues(axis, at in narrow and axis.attribute.kind == "real") for at, axis in enumerate(grid.axes)
         ]
 
-    def draw(self, cells: npt.NDArray[np.integer], rng: np.random.Generator) -> list[FloatArray]:
+    def draw(self, cells: npt.NDArray[np.integer], rng: np.random.Generator, workers: int = 1) -> list[FloatArray]:
         """One point for every row of refined cells (points x axes): a column of values an axis."""
-        return [values.draw(cells[:, a], rng) for a, values in enumerate(self.axes)]
+        own = rng.spawn(len(self.axes))  # each axis its own generator: the same draws on any number of threads
+
+        def column(a: int) -> FloatArray:
+            return self.axes[a].draw(cells[:, a], own[a])
+
+        if workers == 1:
+            return [column(a) for a in range(len(self.axes))]
+        with ThreadPoolExecutor(workers) as pool:
+            return list(pool.map(column, range(len(self.axes))))
 
     def matrix(self, columns: Sequence[FloatArray]) -> FloatArray:
         """The points as the model's columns: codes for categories, NaN for missing values."""
@@ -204,7 +219,7 @@ class GridValues:
                 for c, name in enumerate(attribute.columns):
                     column = np.append(np.array([row[c] for row in attribute.codes]), np.nan)[values.astype(np.int64)]
                     table[name] = column.astype(np.int64) if (column == np.floor(column)).all() else column
-        return pd.DataFrame(table)
+        return pd.DataFrame(table, copy=False)
 
     def readable(self, columns: Sequence[FloatArray]) -> pd.DataFrame:
         """The points as one column an attribute, with readable values."""
@@ -219,7 +234,7 @@ class GridValues:
             else:
                 names = [attribute.label_of(i) for i in range(len(attribute.values))]
                 table[attribute.name] = _taken(names, values.astype(np.int64))
-        return pd.DataFrame(table)
+        return pd.DataFrame(table, copy=False)
 
 
 def _taken(values: Sequence[Any], at: npt.NDArray[np.int64]) -> npt.NDArray[Any]:

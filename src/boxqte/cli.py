@@ -1,6 +1,7 @@
 """The command `boxqte`: arguments in, text and exit codes out. Everything it does is in the library.
 
-Exit codes: 0 the question is answered (also with bounds that a limit left open), 2 the input is bad, 130 interrupted.
+Exit codes: 0 the question is answered (also with bounds that a limit left open), or what is required holds; 1 it is
+violated; 2 the input is bad; 3 it is undecided; 130 interrupted.
 Nothing heavy is imported before a command needs it, so that `boxqte --help` answers at once.
 """
 
@@ -8,29 +9,40 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import csv
-import json
 import os
+import shlex
 import sys
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from boxqte._version import __version__
+from boxqte.commands import audit, bench, certify, completion, gate, regions, rows, sample, smtlib, verify
+from boxqte.commands import test as testing
+from boxqte.commands.arguments import (
+    CommandError,
+    add_display,
+    add_model,
+    add_question,
+    add_work,
+    check_output,
+    converter,
+    property_of,
+    raise_first,
+    read_names,
+    wants_colors,
+    write_json,
+    write_text,
+)
+from boxqte.commands.settings import settled
 from boxqte.errors import BoxQTEError
 
 if TYPE_CHECKING:
-    from boxqte.engines import Progress
+    from boxqte.policy import Requirement
     from boxqte.properties import Property
+    from boxqte.result import Quantification
     from boxqte.space import Space
 
 OK, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 0, 2, 130, 141
-PROGRESS_SECONDS = 3.0
-UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-
-
-class CommandError(BoxQTEError):
-    """An argument that cannot be read, or a file that cannot be written."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,7 +51,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a name may hold characters that the terminal has not
     try:
-        arguments = _parser().parse_args(argv)
+        typed = list(sys.argv[1:] if argv is None else argv)
+        parser = make_parser()
+        if typed[:2] == ["completion", "words"]:  # before argparse, which has a reading of its own for --
+            return completion.print_suggestions(parser, typed[3:])
+        arguments = parser.parse_args(settled(parser, typed))
+        arguments.typed = typed
         code: int = arguments.run(arguments)
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -77,53 +94,105 @@ def _silence(stream: Any) -> None:
 
 
 def _quantify(arguments: argparse.Namespace) -> int:
-    _check_output(arguments.json, "--json")
-    prop = _property(arguments)
+    check_output(arguments.json, "--json")
+    check_output(arguments.html, "--html")
+    check_output(arguments.checkpoint, "--checkpoint")
+    check_output(arguments.certificate, "--certificate")
+    prop = property_of(arguments)
+    requirement = _requirement(arguments, prop)
     from boxqte.engines import DEFAULT_ENGINE
     from boxqte.importers import load_model
     from boxqte.options import read_options
     from boxqte.printing import answer_text
+    from boxqte.progress import show_progress
     from boxqte.quantification import quantify
     from boxqte.result import Status
     from boxqte.space import Space
 
     engine = arguments.engine or DEFAULT_ENGINE
     confidence = [] if arguments.confidence is None else [f"confidence={arguments.confidence}"]
-    options = read_options(engine, [*arguments.option, *confidence])
+    options = smtlib.switched(engine, read_options(engine, [*arguments.option, *confidence]), arguments)
     space = Space.load(arguments.space)
     prop.check(space)
     if arguments.population is not None:
         space = _population(space, arguments)
     elif arguments.population_where is not None:
         raise CommandError("--population-where: give the table with --population")
-    with contextlib.ExitStack() as stack:
-        client = None
-        if arguments.dask is not None:
-            from boxqte.engines.box.cluster import connect
-
-            client = stack.enter_context(connect(arguments.dask))
+    model = load_model(arguments.model, allow_pickle=arguments.allow_pickle)
+    colors = wants_colors(arguments, sys.stderr)
+    limit = arguments.time_limit
+    with (
+        show_progress(str(prop), time_limit=limit, quiet=arguments.quiet, color=colors) as progress,
+        _cluster(arguments.dask) as client,
+    ):
         result = quantify(
-            load_model(arguments.model, allow_pickle=arguments.allow_pickle),
+            model,
             space,
             prop,
             engine=engine,
-            time_limit=arguments.time_limit,
+            time_limit=limit,
             gap=arguments.gap,
+            threshold=None if requirement is None else requirement.at_least,
             workers=arguments.workers,
             memory_limit=arguments.memory_limit,
             node_limit=arguments.node_limit,
             options=options,
-            progress=None if arguments.quiet else _ProgressLines(),
+            progress=progress,
+            checkpoint=arguments.checkpoint,
+            checkpoint_every=arguments.checkpoint_every,
+            certificate=arguments.certificate,
             executor=client,
         )
-    written = _written(arguments.json, result.to_json())
+    unwritten = write_json(arguments.json, result.to_json())
     if arguments.json != "-":
         print(answer_text(result))
+    code = OK
+    if requirement is not None:
+        code = _say_verdict(requirement, result, sys.stderr if arguments.json == "-" else sys.stdout)
     if not arguments.quiet:
         _hint(prop, space)
-    if written is not None:
-        raise written
-    return INTERRUPTED if result.status is Status.INTERRUPTED else OK
+    raise_first(unwritten)
+    if arguments.html is not None:
+        raise_first(write_text(arguments.html, result.to_html(command=shlex.join(["boxqte", *arguments.typed]))))
+    interrupted = result.status is Status.INTERRUPTED
+    if interrupted or (arguments.checkpoint is not None and not result.converged):
+        print(_how_to_go_on(arguments, interrupted), file=sys.stderr)
+    return INTERRUPTED if interrupted else code
+
+
+def _cluster(address: str | None) -> contextlib.AbstractContextManager[Any]:
+    """A client of the Dask scheduler at the address, or None."""
+    if address is None:
+        return contextlib.nullcontext()
+    from boxqte.engines.box.cluster import connect
+
+    client: contextlib.AbstractContextManager[Any] = connect(address)
+    return client
+
+
+def _how_to_go_on(arguments: argparse.Namespace, interrupted: bool) -> str:
+    said = "boxqte: interrupted; the bounds above are certain; " if interrupted else "boxqte: "
+    if arguments.checkpoint is not None:
+        return f"{said}the state is in {arguments.checkpoint}; the same command goes on from there"
+    return f"{said}with --checkpoint FILE the same command would go on where it was stopped"
+
+
+def _requirement(arguments: argparse.Namespace, prop: Property) -> Requirement | None:
+    if arguments.require is None:
+        return None
+    from boxqte.policy import Requirement, share
+
+    return Requirement(prop, share(arguments.require, "--require"))
+
+
+def _say_verdict(requirement: Requirement, result: Quantification, stream: Any) -> int:
+    from boxqte.exact import plain
+    from boxqte.policy import judge
+
+    check = judge(requirement, result)
+    reason = f"; {check.why}" if check.why else ""
+    print(f"{'required':<20} at least {plain(requirement.at_least)}: {check.verdict}{reason}", file=stream)
+    return check.verdict.exit_code
 
 
 def _population(space: Space, arguments: argparse.Namespace) -> Space:
@@ -140,8 +209,8 @@ def _population(space: Space, arguments: argparse.Namespace) -> Space:
 
 
 def _empirical(arguments: argparse.Namespace) -> int:
-    _check_output(arguments.json, "--json")
-    prop = _property(arguments)
+    check_output(arguments.json, "--json")
+    prop = property_of(arguments)
     from boxqte.populations import empirical, empirical_text
     from boxqte.space import Space
     from boxqte.tables import read_table
@@ -155,23 +224,11 @@ def _empirical(arguments: argparse.Namespace) -> int:
         confidence=arguments.confidence,
         allow_pickle=arguments.allow_pickle,
     )
-    written = _written(arguments.json, found.to_json() | {"property": prop.to_json()})
+    unwritten = write_json(arguments.json, found.to_json() | {"property": prop.to_json()})
     if arguments.json != "-":
         print(empirical_text(found, prop))
-    if written is not None:
-        raise written
+    raise_first(unwritten)
     return OK
-
-
-def _property(arguments: argparse.Namespace) -> Property:
-    from boxqte.properties import Fairness, Robustness
-
-    epsilon = arguments.epsilon_rate
-    if arguments.epsilon is not None:
-        epsilon = _tolerances(arguments.epsilon)
-    if arguments.sensitive is None:
-        return Robustness(epsilon, arguments.kappa, tie=arguments.tie)
-    return Fairness(_names(arguments.sensitive, "--sensitive"), epsilon, arguments.kappa, tie=arguments.tie)
 
 
 def _hint(prop: Property, space: Space) -> None:
@@ -189,22 +246,8 @@ def _hint(prop: Property, space: Space) -> None:
         )
 
 
-class _ProgressLines:
-    """Plain lines on stderr, one every few seconds."""
-
-    def __init__(self) -> None:
-        self.next = PROGRESS_SECONDS
-
-    def __call__(self, progress: Progress) -> None:
-        if progress.seconds >= self.next:
-            from boxqte.printing import progress_text
-
-            print(progress_text(progress), file=sys.stderr, flush=True)
-            self.next = progress.seconds + PROGRESS_SECONDS
-
-
 def _infer(arguments: argparse.Namespace) -> int:
-    _check_output(arguments.output, "--output")
+    check_output(arguments.output, "--output")
     from boxqte.inference import infer_space
     from boxqte.tables import read_table
 
@@ -216,17 +259,16 @@ def _infer(arguments: argparse.Namespace) -> int:
     inference = infer_space(
         read_table(arguments.data),
         label=arguments.label,
-        sensitive=_names(arguments.sensitive, "--sensitive"),
+        sensitive=read_names(arguments.sensitive, "--sensitive"),
         missing=arguments.missing,
         mass=arguments.mass,
         model=model,
-        categorical=_names(arguments.categorical, "--categorical"),
-        integer=_names(arguments.integer, "--integer"),
-        real=_names(arguments.real, "--real"),
+        categorical=read_names(arguments.categorical, "--categorical"),
+        integer=read_names(arguments.integer, "--integer"),
+        real=read_names(arguments.real, "--real"),
     )
-    written = _written(arguments.output, inference.space.to_json())
-    if written is not None:
-        raise written
+    unwritten = write_json(arguments.output, inference.space.to_json())
+    raise_first(unwritten)
     to_stdout = arguments.output == "-"
     print(inference, file=sys.stderr if to_stdout else sys.stdout)
     if not to_stdout:
@@ -243,14 +285,13 @@ def _show_space(arguments: argparse.Namespace) -> int:
 
 
 def _show_model(arguments: argparse.Namespace) -> int:
-    _check_output(arguments.json, "--json")
+    check_output(arguments.json, "--json")
     from boxqte.importers import load_model
     from boxqte.printing import model_json, model_text
 
     imported = load_model(arguments.model, allow_pickle=arguments.allow_pickle)
-    written = _written(arguments.json, model_json(imported))
-    if written is not None:
-        raise written
+    unwritten = write_json(arguments.json, model_json(imported))
+    raise_first(unwritten)
     if arguments.json != "-":
         print(model_text(imported))
     return OK
@@ -273,96 +314,6 @@ def _engines(arguments: argparse.Namespace) -> int:
 # --- arguments ---
 
 
-def _names(texts: Sequence[str] | None, option: str) -> list[str]:
-    """Names between commas, of all the times an option is given; a name with a comma goes in double quotes."""
-    names = [part for text in texts or () for part in _parts(text)]
-    for name in names:
-        if not name:
-            raise CommandError(f"{option}: an empty name in '{','.join(names)}'; expected names between commas")
-    return names
-
-
-def _parts(text: str) -> list[str]:
-    parts: Iterable[list[str]] = csv.reader([text], skipinitialspace=True)
-    return [part.strip() for row in parts for part in row] or [""]
-
-
-def _tolerances(texts: Sequence[str]) -> dict[str, str]:
-    """`name=value` between commas; the value is behind the last =, since a name may have one of its own."""
-    tolerances: dict[str, str] = {}
-    for part in (part for text in texts for part in _parts(text)):
-        name, separator, value = (piece.strip() for piece in part.rpartition("="))
-        if not separator or not name or not value:
-            raise CommandError(f"--epsilon: expected name=value, found '{part}'; one number for all is --epsilon-rate")
-        if name in tolerances:
-            raise CommandError(f"--epsilon: '{name}' is given twice")
-        tolerances[name] = value
-    return tolerances
-
-
-def _bytes(text: str) -> int:
-    digits = text.strip().upper().removesuffix("B").removesuffix("I")
-    unit = digits[-1:] if digits[-1:] in ("K", "M", "G", "T") else ""
-    return int(float(digits.removesuffix(unit)) * UNITS[unit])
-
-
-def _count(text: str) -> int:
-    from boxqte.options import count
-
-    return count(text)
-
-
-def _argument(kind: Any, wanted: str) -> Any:
-    """A converter whose error says what is wanted."""
-
-    def convert(text: str) -> Any:
-        try:
-            return kind(text)
-        except (ValueError, OverflowError):
-            raise argparse.ArgumentTypeError(f"expected {wanted}, found '{text}'") from None
-
-    return convert
-
-
-def _check_output(path: str | None, option: str) -> None:
-    """Refuse an output file that cannot be written before the work is done, not after."""
-    if path is None or path == "-":
-        return
-    where = f"{option} {path}"
-    if not path:
-        raise CommandError(f"{option}: the file name is empty")
-    try:
-        os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        folder = Path(path).parent
-        if not folder.is_dir():
-            raise CommandError(f"{where}: there is no directory '{folder}'") from None
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise CommandError(f"{where}: nothing can be written in '{folder}'") from None
-        return
-    except OSError as error:
-        raise CommandError(f"{where}: {error.strerror}") from None
-    if os.path.isdir(path):
-        raise CommandError(f"{where}: is a directory, expected a file")
-    if not os.access(path, os.W_OK):
-        raise CommandError(f"{where}: cannot be written")
-
-
-def _written(path: str | None, document: Any) -> CommandError | None:
-    """Write the JSON file, if one is asked for; the error, so that what can be printed is printed first."""
-    if path is None:
-        return None
-    text = json.dumps(document, indent=1) + "\n"
-    if path == "-":
-        sys.stdout.write(text)
-        return None
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        return CommandError(f"{path}: cannot be written: {error.strerror}")
-    return None
-
-
 class _Parser(argparse.ArgumentParser):
     def __init__(self, **options: Any):
         super().__init__(**options, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -371,15 +322,18 @@ class _Parser(argparse.ArgumentParser):
         sys.exit(_failed(f"{message} (see {self.prog} --help)"))
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of every command."""
     parser = _Parser(
         prog="boxqte",
         description="How fair, or robust, is a tree ensemble: the exact share of the input space, or certain bounds.",
         epilog="Start with: boxqte demo",
     )
+    parser.add_argument("--config", metavar="FILE", help="settings, one table a command (default: boxqte.toml here)")
     parser.add_argument("--version", action="version", version=f"boxqte {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_quantify(commands)
+    smtlib.add_parser(commands, add_model, add_question, property_of, check_output)
     _add_empirical(commands)
     space = commands.add_parser("space", help="make or show an input space", description="Make or show an input space.")
     spaces = space.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -390,20 +344,22 @@ def _parser() -> argparse.ArgumentParser:
     model = commands.add_parser("model", help="show a model", description="Show a model.")
     models = model.add_subparsers(title="commands", metavar="COMMAND", required=True)
     show = models.add_parser("show", help="show a model as it is read", description="Show a model as it is read.")
-    _add_model(show)
+    add_model(show)
     show.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
     show.set_defaults(run=_show_model)
+    testing.add_parser(commands)
     demo = commands.add_parser("demo", help="the paper's loan example", description="The paper's loan example.")
     demo.set_defaults(run=_demo)
     engines = commands.add_parser("engines", help="the engines and their options", description="The engines.")
     engines.set_defaults(run=_engines)
+    for command in (regions, sample, verify, rows):
+        command.add_parser(commands)
+    audit.add_parser(commands)
+    gate.add_parser(commands)
+    completion.add_parser(commands)
+    certify.add_parser(commands, add_model)
+    bench.add_parser(commands)
     return parser
-
-
-def _add_model(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="XGBoost (JSON, UBJSON), LightGBM (text), CatBoost (JSON), "
-                        "scikit-learn (skops, or pickle with --allow-pickle)")  # fmt: skip
-    parser.add_argument("--allow-pickle", action="store_true", help="unpickle the file, which runs code in it")
 
 
 def _add_quantify(commands: Any) -> None:
@@ -412,30 +368,27 @@ def _add_quantify(commands: Any) -> None:
         help="measure fairness or robustness",
         description="Measure fairness (with --sensitive) or robustness (without) over the whole input space.",
     )
-    _add_model(parser)
+    add_model(parser)
     parser.add_argument("--space", metavar="SPACE.json", required=True, help="the input space (boxqte space infer)")
     parser.add_argument("--population", metavar="DATA.csv",
                         help="the masses are the frequencies of each attribute's values in this table")  # fmt: skip
     parser.add_argument("--population-where", metavar="CONDITION", help="only of the rows that satisfy the condition")
-    _add_question(parser)
-    work = parser.add_argument_group("how to work")
-    number, whole = _argument(float, "a number"), _argument(_count, "a whole number")
-    work.add_argument("--engine", metavar="E", help="see boxqte engines")
-    work.add_argument("--option", metavar="NAME=VALUE", action="append", default=[], help="an option of the engine")
-    work.add_argument("--time-limit", metavar="S", type=number, help="stop after so many seconds, with bounds")
-    work.add_argument("--gap", metavar="G", type=number, default=0.0, help="stop once upper - lower <= G (default 0)")
+    asked = add_question(parser)
+    asked.add_argument("--require", metavar="R", help="the least measure: stops once that is decided; exit code 0 it "
+                       "holds, 1 it is violated, 3 undecided")  # fmt: skip
+    work = add_work(parser)
+    smtlib.add_switches(work)
     work.add_argument("--confidence", metavar="C",
                       help="of the statistical interval, engines auto and sample (default 0.999999)")  # fmt: skip
-    work.add_argument("--workers", metavar="N", type=whole, help="threads or processes (default: one per core)")
-    work.add_argument(
-        "--dask", metavar="ADDRESS", help="work in the processes of this Dask scheduler (docs/cluster.md)"
-    )
-    work.add_argument("--memory-limit", metavar="4G", type=_argument(_bytes, "bytes, such as 4G or 500M"),
-                      help="the most memory (default: half of the machine)")  # fmt: skip
-    work.add_argument("--node-limit", metavar="N", type=whole, help="stop after so many nodes: repeats exactly")
-    out = parser.add_argument_group("output")
+    work.add_argument("--dask", metavar="ADDRESS", help="work in the processes of this Dask scheduler")
+    work.add_argument("--checkpoint", metavar="FILE",
+                      help="keep the state here; the same command goes on from it, whatever stopped the last one")  # fmt: skip
+    work.add_argument("--checkpoint-every", metavar="S", type=converter(float, "a number"), default=5.0,
+                      help="seconds between two checkpoints (default 5)")  # fmt: skip
+    out = add_display(parser)
     out.add_argument("--json", metavar="FILE", help="write the result as JSON; - is standard output")
-    out.add_argument("--quiet", action="store_true", help="no progress lines and no notes")
+    out.add_argument("--html", metavar="REPORT.html", help="write the report: one file, readable offline")
+    out.add_argument("--certificate", metavar="FILE", help="write the proof here; boxqte certify checks it")
     parser.set_defaults(run=_quantify)
 
 
@@ -446,13 +399,13 @@ def _add_empirical(commands: Any) -> None:
         description="The share of a table's confident rows that are treated fairly, each row decided exactly, with an "
         "interval for the population behind them.",
     )
-    _add_model(parser)
+    add_model(parser)
     parser.add_argument("--space", metavar="SPACE.json", required=True, help="the input space, in which x' lies")
     parser.add_argument("--data", metavar="DATA.csv", required=True, help="the rows")
     parser.add_argument("--where", metavar="CONDITION", help="only rows that satisfy it, such as \"sex == 'f'\"")
-    parser.add_argument("--confidence", metavar="C", type=_argument(float, "a number"), default=0.95,
+    parser.add_argument("--confidence", metavar="C", type=converter(float, "a number"), default=0.95,
                         help="of the interval for the population behind the rows (default 0.95)")  # fmt: skip
-    _add_question(parser)
+    add_question(parser)
     parser.add_argument("--json", metavar="FILE", help="write the result as JSON; - is standard output")
     parser.set_defaults(run=_empirical)
 

@@ -32,3 +32,23 @@ class PropertyError(BoxQTEError):
 
 class EngineError(BoxQTEError):
     """An engine was asked for something it cannot do: unknown name or option, a problem too large for it."""
+
+
+class PolicyError(BoxQTEError):
+    """A policy file that cannot be read, or a requirement that makes no sense."""
+
+
+class ConfigError(BoxQTEError):
+    """A settings file (boxqte.toml) that cannot be read, or a setting that no command has."""
+
+
+class ReportError(BoxQTEError):
+    """A report or a plot that cannot be made: a library is missing, a file cannot be written."""
+
+
+class CheckpointError(BoxQTEError):
+    """A checkpoint cannot be used: damaged, of another question, or of an engine that has none."""
+
+
+class CertificateError(BoxQTEError):
+    """A certificate cannot be written or read, or does not prove what it states."""

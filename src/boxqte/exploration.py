@@ -152,8 +152,8 @@ def _profile_by_mass(origin: Origin, axis: Axis, limits: Limits) -> list[dict[st
         if alike or not mass:
             found = (store.mass * float(mass),) * 2
         else:
-            outcome = run_part(origin, {axis.attribute.name: part}, limits)
-            ends = outcome.unfair, Fraction(outcome.unfair) + outcome.undecided
+            decided = search_again(origin, restricted_grid(grid, {axis.attribute.name: part}, "a cell")[0], limits)
+            ends = Fraction(decided.unfair), Fraction(decided.unfair) + decided.undecided
             settled = float(ends[1]) - float(ends[0]) < 1e-9
             found = (float(ends[0] * mass), float((ends[0] if settled else ends[1]) * mass))
         rows.append(_row(axis, part, float(mass), *found))
@@ -168,27 +168,26 @@ def _same_for_all(grid: Grid, axis: Axis) -> bool:
     return not asked and not axis.sensitive
 
 
-def run_part(origin: Origin, parts: dict[str, Part], limits: Limits, base: Grid | None = None) -> Decided:
-    """What is decided of the x inside the parts, as shares of their mass.
+def search_again(origin: Origin, grid: Grid, limits: Limits) -> Decided:
+    """What is decided of a variation of the grid, as shares of its mass.
 
-    The boxes with counterexamples are known, so only these are searched again; all else is not unfair, however it is
-    restricted.
+    Where the boxes with counterexamples are known, only these are searched: a variation asks about fewer x or fewer x',
+    so nothing else can become one.
     """
     from boxqte.engines.box.problem import compile_problem
 
-    grid, _ = restricted_grid(base or origin.grid, parts, "a cell")
     store = origin.regions()
-    roots: Any = support_boxes
-    if store.problem is not None and not store.elsewhere and origin.status is Status.CONVERGED:
+    complete = store.problem is not None and not store.elsewhere and origin.status is Status.CONVERGED
+    if complete and store.problem is not None and not origin.grid.has_tolerance:
         boxes = carried_over(store.boxes.cells, store.problem, compile_problem(grid))
-        if boxes is not None and not len(boxes):
-            return Decided(fair=1)
-        if boxes is not None and not origin.grid.has_tolerance:
+        if boxes is not None:
+            if not len(boxes):
+                return Decided(fair=1)
             outcome = origin.run(grid, roots=lambda problem: boxes, limits=limits)
             if outcome.status is Status.CONVERGED:
                 return Decided(fair=1 - Fraction(outcome.decided.unfair), unfair=outcome.decided.unfair)
             return outcome.decided
-    return origin.run(grid, roots=roots, limits=limits).decided
+    return origin.run(grid, roots=support_boxes, limits=limits).decided
 
 
 # --- pairs ------------------------------------------------------------------------------------------------------------
@@ -231,29 +230,12 @@ def _pairs(origin: Origin, limits: Limits) -> tuple[Any, list[str], bool]:
                 continue  # x' must differ from x
             if (not one.mass and not (mutual and other.mass)) or (mutual and j < i):
                 continue
-            decided = _run_combined(origin, combined_grid(grid, [one] if i == j else [one, other]), limits)
+            decided = search_again(origin, combined_grid(grid, [one] if i == j else [one, other]), limits)
             converged &= decided.undecided < 1e-9
             matrix[i, j] = float(decided.unfair) * float(one.mass)
             if mutual:
                 matrix[j, i] = float(decided.unfair) * float(other.mass)
     return matrix, [combo.text for combo in combos], converged
-
-
-def _run_combined(origin: Origin, grid: Grid, limits: Limits) -> Decided:
-    from boxqte.engines.box.problem import compile_problem
-
-    store = origin.regions()
-    known = store.problem is not None and not store.elsewhere and origin.status is Status.CONVERGED
-    if known and not origin.grid.has_tolerance and store.problem is not None:
-        boxes = carried_over(store.boxes.cells, store.problem, compile_problem(grid))
-        if boxes is not None and not len(boxes):
-            return Decided(fair=1)
-        if boxes is not None:
-            outcome = origin.run(grid, roots=lambda problem: boxes, limits=limits)
-            if outcome.status is Status.CONVERGED:
-                return Decided(fair=1 - Fraction(outcome.decided.unfair), unfair=outcome.decided.unfair)
-            return outcome.decided
-    return origin.run(grid, roots=support_boxes, limits=limits).decided
 
 
 # --- regions ----------------------------------------------------------------------------------------------------------

@@ -38,7 +38,11 @@ def engine_options(engine: str) -> tuple[Option, ...]:
     >>> [(option.name, option.describe_type()) for option in engine_options("exhaustive")]
     [('max_cells', 'int')]
     """
-    options = engine_class(engine).Options
+    return options_of(engine_class(engine).Options)
+
+
+def options_of(options: type) -> tuple[Option, ...]:
+    """The fields of a frozen dataclass of options, in order."""
     hints, helps = get_type_hints(options), _help_texts(options)
     return tuple(
         Option(
@@ -59,7 +63,12 @@ def read_options(engine: str, settings: Iterable[str]) -> dict[str, Any]:
     >>> read_options("exhaustive", ["max_cells=1000"])
     {'max_cells': 1000}
     """
-    known = {option.name: option for option in engine_options(engine)}
+    return read_settings(f"engine '{engine}'", engine_options(engine), settings)
+
+
+def read_settings(where: str, options: Iterable[Option], settings: Iterable[str]) -> dict[str, Any]:
+    """Options from texts of the form `name=value`; `where` is whose options they are, for error messages."""
+    known = {option.name: option for option in options}
     read: dict[str, Any] = {}
     for setting in settings:
         name, separator, text = setting.partition("=")
@@ -67,16 +76,14 @@ def read_options(engine: str, settings: Iterable[str]) -> dict[str, Any]:
         if not separator or not name:
             raise EngineError(f"option '{setting}': expected name=value")
         if name not in known:
-            raise EngineError(
-                f"engine '{engine}': option '{name}' is unknown; options are {', '.join(known) or 'none'}"
-            )
+            raise EngineError(f"{where}: option '{name}' is unknown; options are {', '.join(known) or 'none'}")
         if name in read:
-            raise EngineError(f"engine '{engine}': option '{name}' is given twice")
+            raise EngineError(f"{where}: option '{name}' is given twice")
         try:
             read[name] = _converted(known[name].type, text.strip())
         except ValueError:
             wanted = known[name].describe_type()
-            raise EngineError(f"engine '{engine}': option '{name}' takes {wanted}, found '{text}'") from None
+            raise EngineError(f"{where}: option '{name}' takes {wanted}, found '{text}'") from None
     return read
 
 

@@ -117,6 +117,8 @@ def measure_text(result: Quantification) -> str:
 
 def progress_text(progress: Progress) -> str:
     """One line on how far a run is."""
+    if not progress.nodes and not progress.decided:
+        return f"{progress.seconds:8.1f} s  starting (the first run on a machine compiles for some minutes)"
     lower, upper = rounded(progress.lower, ROUND_FLOOR, 6), rounded(progress.upper, ROUND_CEILING, 6)
     if progress.statistical is not None:
         drawn = rounded(progress.statistical[0], ROUND_FLOOR, 6), rounded(progress.statistical[1], ROUND_CEILING, 6)
@@ -204,7 +206,7 @@ def space_text(space: Space) -> str:
         rows.append((attribute.name, attribute.kind, describe_domain(attribute), _mass_words(attribute), columns))
     count = space.count()
     lines = [
-        _table(rows),
+        table_text(rows),
         "",
         _line("attributes", f"{len(space)}, feeding {len(space.columns)} model columns"),
         _line("inputs", "infinitely many" if count is None else f"{count:,}"),
@@ -249,7 +251,7 @@ def model_text(imported: ImportedModel) -> str:
         values = feature.get("categories")
         shown = "" if values is None else textwrap.shorten(", ".join(map(str, values)), 60, placeholder=", ...")
         rows.append((feature["name"], str(feature["tests"]), shown))
-    lines.append(_table(rows))
+    lines.append(table_text(rows))
     if model.n_features > MAX_LISTED:
         lines.append(f"... and {model.n_features - MAX_LISTED} more columns (all of them with --json)")
     if imported.encoding is not None:
@@ -318,6 +320,7 @@ def engines_text() -> str:
     return "\n".join(lines)
 
 
-def _table(rows: Sequence[Sequence[str]]) -> str:
+def table_text(rows: Sequence[Sequence[str]]) -> str:
+    """Rows as columns of text; the first row is the head."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip() for row in rows)

@@ -7,8 +7,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from boxqte.certificate import CertificateWriter, refuse_what_has_none
+from boxqte.checkpoint import EVERY, Checkpoint, identity
 from boxqte.engines import DEFAULT_ENGINE, Limits, Progress, Watch, make_engine
-from boxqte.errors import EngineError, SpaceError
+from boxqte.errors import CheckpointError, EngineError, ModelError, SpaceError
+from boxqte.exact import Number, fraction, plain
 from boxqte.grid import build_grid
 from boxqte.importers import ImportedModel, load_model
 from boxqte.origin import Origin
@@ -26,13 +29,18 @@ def quantify(
     engine: str = DEFAULT_ENGINE,
     time_limit: float | None = None,
     gap: float = 0.0,
+    threshold: Number | None = None,
     workers: int | None = None,
+    n_jobs: int | None = None,
     memory_limit: int | None = None,
     node_limit: int | None = None,
     options: Mapping[str, Any] | None = None,
     progress: Callable[[Progress], None] | None = None,
     executor: Any = None,
     allow_pickle: bool = False,
+    checkpoint: str | Path | None = None,
+    checkpoint_every: float = EVERY,
+    certificate: str | Path | None = None,
 ) -> Quantification:
     """Measure which share of the confident inputs is treated fairly (or robustly), with proof.
 
@@ -50,8 +58,12 @@ def quantify(
         Seconds after which the engine stops with the bounds it has; None is no limit.
     gap
         Stop once upper - lower is at most this; 0 runs to the exact answer.
+    threshold
+        Stop once it is proved that the measure is at least this, or that it is below; None runs on.
     workers
         Threads or processes; None is one per core.
+    n_jobs
+        The same under scikit-learn's name: -1 is one per core. Give one of the two.
     memory_limit
         Bytes the engine may use; None is half of the machine.
     node_limit
@@ -64,6 +76,13 @@ def quantify(
         A `dask.distributed.Client`: the search runs in the processes behind it (engines box and auto; docs/cluster.md).
     allow_pickle
         Unpickle scikit-learn files; only for files you trust.
+    checkpoint
+        A file that keeps the state of the run. If it is there already, the run goes on from it; the file of another
+        model, space or property is refused. Only for engine 'box'.
+    checkpoint_every
+        Seconds between two writings of the checkpoint.
+    certificate
+        A file for the proof: `boxqte certify` checks it without the engine. Only for engine 'box' and epsilon = 0.
 
     Returns
     -------
@@ -79,19 +98,39 @@ def quantify(
     True
     """
     imported = load_model(model, allow_pickle=allow_pickle)
-    bound = _space(space)
-    limits = _limits(time_limit, gap, workers, memory_limit, node_limit)
+    bound = read_space(space)
+    limits = _limits(time_limit, gap, _workers(workers, n_jobs), memory_limit, node_limit, threshold)
     solver = make_engine(engine, options)
     if executor is not None:
         if not hasattr(solver, "use_cluster"):
             raise EngineError(f"engine '{engine}' runs in this process only; engines with a cluster are auto and box")
         solver.use_cluster(executor)
     watch = Watch(limits, progress)
-    grid = build_grid(imported.ensemble, bound, property)
-    store = RegionStore() if hasattr(solver, "observers") and imported.ensemble.is_binary else None
+    grid = build_grid(imported.ensemble, bound, property, many_classes=getattr(solver, "many_classes", False))
+    if not imported.ensemble.is_binary and (checkpoint is not None or certificate is not None):
+        raise ModelError("checkpoints and certificates are for models with two classes; leave them out for this model")
+    if checkpoint is not None:
+        if not hasattr(solver, "keeper"):
+            raise CheckpointError(f"checkpoint: engine '{engine}' cannot save its state; engine 'box' can")
+        name = None if certificate is None else str(certificate)
+        solver.keeper = Checkpoint(checkpoint, identity(grid, engine, name), checkpoint_every)
+    writer = None
+    if certificate is not None:
+        refuse_what_has_none(grid, engine, solver)
+        writer = solver.recorder = CertificateWriter(certificate, grid)  # type: ignore[attr-defined]
+    # A resumed run sees only part of the boxes; without a store the regions are searched when they are asked for.
+    store = (
+        RegionStore() if checkpoint is None and hasattr(solver, "observers") and imported.ensemble.is_binary else None
+    )
     if store is not None:
         solver.observers.append(store)  # type: ignore[attr-defined]
-    outcome = solver.run(grid, limits, watch)
+    try:
+        outcome = solver.run(grid, limits, watch)
+        if writer is not None:
+            writer.finish(outcome.decided)
+    finally:
+        if writer is not None:
+            writer.close()
     return Quantification(
         property=property,
         model=summary(imported),
@@ -116,7 +155,8 @@ def summary(imported: ImportedModel) -> ModelSummary:
     return ModelSummary(e.library, e.n_trees, e.n_leaves, e.n_features, e.fingerprint(), imported.source)
 
 
-def _space(space: object) -> Space:
+def read_space(space: object) -> Space:
+    """The space that an argument means: itself, the path of its file, or its JSON object."""
     if isinstance(space, Space):
         return space
     if isinstance(space, (str, Path)):
@@ -126,19 +166,37 @@ def _space(space: object) -> Space:
     raise SpaceError(f"space: expected a Space, a path or a JSON object, found {type(space).__name__}")
 
 
+def _workers(workers: int | None, n_jobs: int | None) -> int:
+    if n_jobs is not None:
+        if workers is not None:
+            raise EngineError(f"workers and n_jobs mean the same; give one of them, found {workers} and {n_jobs}")
+        if n_jobs == 0 or n_jobs < -1:
+            raise EngineError(f"n_jobs: must be at least 1, or -1 for one per core, found {n_jobs}")
+        workers = None if n_jobs == -1 else n_jobs
+    if workers is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if workers < 1:
+        raise EngineError(f"workers: must be at least 1, found {workers}")
+    return workers
+
+
 def _limits(
-    time_limit: float | None, gap: float, workers: int | None, memory_limit: int | None, node_limit: int | None
+    time_limit: float | None,
+    gap: float,
+    workers: int,
+    memory_limit: int | None,
+    node_limit: int | None,
+    threshold: Number | None,
 ) -> Limits:
     if time_limit is not None and not time_limit > 0:
         raise EngineError(f"time_limit: must be above 0 seconds, found {time_limit}")
     if not 0 <= gap <= 1:
         raise EngineError(f"gap: must lie between 0 and 1, found {gap}")
-    if workers is None:
-        workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if workers < 1:
-        raise EngineError(f"workers: must be at least 1, found {workers}")
     if memory_limit is not None and memory_limit <= 0:
         raise EngineError(f"memory_limit: must be above 0 bytes, found {memory_limit}")
     if node_limit is not None and node_limit <= 0:
         raise EngineError(f"node_limit: must be above 0, found {node_limit}")
-    return Limits(time_limit, gap, node_limit, memory_limit, workers)
+    level = None if threshold is None else fraction(threshold, EngineError, "threshold")
+    if level is not None and not 0 <= level <= 1:
+        raise EngineError(f"threshold: must lie between 0 and 1, found {plain(level)}")
+    return Limits(time_limit, gap, node_limit, memory_limit, workers, level)

@@ -80,11 +80,12 @@ class RegionStore:
     def closed(self, parts: Closed) -> None:
         keep = np.flatnonzero(parts.masses[:, UNFAIR] > 0)
         if len(keep):
-            self._add(Boxes(parts.boxes[keep], parts.masses[keep], parts.how[keep] != 0))
+            self.add(Boxes(parts.boxes[keep], parts.masses[keep], parts.how[keep] != 0))
             if self._bytes > self.limit:
                 self._shrink()
 
-    def _add(self, boxes: Boxes) -> None:
+    def add(self, boxes: Boxes) -> None:
+        """Keep more boxes, disjoint from those that are there."""
         self._parts.append(boxes)
         self._bytes += boxes.cells.nbytes + boxes.masses.nbytes + boxes.counted.nbytes
 
@@ -96,7 +97,7 @@ class RegionStore:
             boxes, rest = ranked.take(slice(0, room)), ranked.take(slice(room, None))
             self.elsewhere = math.fsum([self.elsewhere, *rest.masses[:, UNFAIR].tolist()])
         self._parts, self._bytes = [], 0
-        self._add(boxes)
+        self.add(boxes)
 
     @property
     def boxes(self) -> Boxes:

@@ -26,12 +26,14 @@ class Status(Enum):
 
     CONVERGED = "converged"
     GAP = "gap reached"
+    THRESHOLD = "threshold decided"
     CONFIDENT_GAP = "gap reached with the stated confidence"
     POINTS = "point limit"
     TIME = "time limit"
     NODES = "node limit"
     MEMORY = "memory limit"
     INTERRUPTED = "interrupted"
+    EXHAUSTED = "refinement exhausted"
 
     def __str__(self) -> str:
         return self.value
@@ -419,6 +421,35 @@ class Quantification:
             "trace": [list(point) for point in self.trace],
         }
 
+    def to_html(self, *, command: str = "") -> str:
+        """The report: one self-contained page with regions, profiles, flips and examples."""
+        from boxqte.report.html import result_page
+
+        return result_page(self, command=command)
+
+    def save_html(self, path: str) -> None:
+        """Write the report."""
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self.to_html())
+
+    def plot_bounds(self, *, ax: Any = None, **style: Any) -> Any:
+        """Draw the bounds over time with matplotlib; see `boxqte.report.plots.plot_bounds`."""
+        from boxqte.report.plots import plot_bounds
+
+        return plot_bounds(self, ax=ax, **style)
+
+    def plot_profile(self, attribute: str, *, ax: Any = None, time_limit: float | None = None) -> Any:
+        """Draw the unfair share by value of an attribute; see `boxqte.report.plots.plot_profile`."""
+        from boxqte.report.plots import plot_profile
+
+        return plot_profile(self, attribute, ax=ax, time_limit=time_limit)
+
+    def plot_regions(self, top: int = 10, *, ax: Any = None, time_limit: float | None = None) -> Any:
+        """Draw the largest regions and their masses; see `boxqte.report.plots.plot_regions`."""
+        from boxqte.report.plots import plot_regions
+
+        return plot_regions(self, top, ax=ax, time_limit=time_limit)
+
     def save(self, path: str) -> None:
         """Write the JSON form."""
         with open(path, "w", encoding="utf-8") as file:
@@ -435,3 +466,8 @@ class Quantification:
             found = self.statistical
             shown += f", in [{found.lower:.9g}, {found.upper:.9g}] with confidence {found.confidence}"
         return f"Quantification({self.property}: {shown}; {self.status} in {self.seconds:.3g} s, engine {self.engine})"
+
+    def _repr_html_(self) -> str:
+        from boxqte.report.notebook import result_html
+
+        return result_html(self)

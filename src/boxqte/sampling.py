@@ -123,6 +123,15 @@ def drawn(
     origin: Origin, store: RegionStore, n: int, rng: np.random.Generator, workers: int, values: GridValues
 ) -> tuple[Columns, Columns]:
     """n pairs as columns of values."""
+    cells, others = drawn_cells(origin, store, n, rng, workers)
+    x = values.draw(cells, rng, workers)
+    return x, witness_values(origin.grid, values, cells, others, x, rng)
+
+
+def drawn_cells(
+    origin: Origin, store: RegionStore, n: int, rng: np.random.Generator, workers: int
+) -> tuple[Int32Array, Int32Array]:
+    """n pairs as the refined cells of x and the base cells of x' (points x axes of the grid), in random order."""
     from boxqte.engines.box.draw_worker import can_draw
 
     problem, boxes = store.problem, store.boxes
@@ -132,13 +141,10 @@ def drawn(
     chosen = boxes.take(np.flatnonzero(counts))
     counts = counts[counts > 0]
     if can_draw(problem):
-        cells, others = _from_lists(origin, problem, chosen, counts, rng, workers)
-    else:
-        cells, others = _by_rejection(origin, problem, chosen, counts, rng, workers)
+        return _from_lists(origin, problem, chosen, counts, rng, workers)
     order = rng.permutation(n)
-    cells, others = cells[order], others[order]
-    x = values.draw(cells, rng)
-    return x, witness_values(origin.grid, values, cells, others, x, rng)
+    cells, others = _by_rejection(origin, problem, chosen, counts, rng, workers)
+    return cells[order], others[order]
 
 
 def _from_lists(
@@ -152,6 +158,7 @@ def _from_lists(
     """epsilon = 0: read the lists of the counted boxes backwards; the few boxes that were not counted by rejection."""
     from boxqte.engines.box.draw_worker import Drawer
     from boxqte.engines.box.engine import BoxOptions
+    from boxqte.engines.box.problem import sensitive_classes
 
     own = BoxOptions(**(dict(origin.options) if origin.engine == "box" else {}))
     total = int(counts.sum())
@@ -161,7 +168,8 @@ def _from_lists(
     bounds = np.unique(np.searchsorted(work, np.linspace(0, work[-1], CHUNKS + 1)[1:-1]))
     pieces = [p for p in np.split(np.arange(len(boxes)), bounds) if len(p)]
     seeds = rng.integers(0, 2**63, len(pieces)).tolist()
-    cells, others = np.zeros((total, problem.n_axes), np.int32), np.zeros((total, problem.n_axes), np.int32)
+    cells, combination = np.empty((total, problem.n_axes), np.int32), np.zeros((total, 2), np.int32)
+    place = rng.permutation(total)
     ready: list[Drawer] = origin.answers.setdefault("drawers", [])
     good = np.ones(len(boxes), bool)
 
@@ -171,47 +179,47 @@ def _from_lists(
             drawer = ready.pop()
         except IndexError:
             drawer = Drawer(problem, finish_limit=own.finish_limit, arena=own.arena)
-        first, stop = starts[at[0]], starts[at[-1] + 1]
-        cells[first:stop], others[first:stop], good[at] = drawer.draw(boxes.cells[at], counts[at], seed)
+        rows = place[starts[at[0]] : starts[at[-1] + 1]]
+        good[at] = drawer.draw(boxes.cells[at], counts[at], seed, rows, cells, combination)
         ready.append(drawer)
 
-    tasks = list(zip(pieces, seeds))
-    if workers == 1:
-        for task in tasks:
-            work_on(task)
-    else:
-        with ThreadPoolExecutor(workers) as pool:
-            list(pool.map(work_on, tasks))
-    whole = _on_all_axes(origin.grid, problem, cells, rng)
-    whole_others = _others_on_all_axes(origin.grid, problem, whole, others)
-    lost = np.flatnonzero((whole_others < 0).any(axis=1))
+    _in_threads(work_on, list(zip(pieces, seeds)), workers)
+    classes = sensitive_classes(problem)[0]
+    whole = np.zeros((len(origin.grid.axes), total), np.int32)  # an axis is a row here, so that it is read in one go
+    others = []
+    for a, axis in enumerate(origin.grid.axes):
+        if a not in problem.axis_ids:
+            if axis.n_cells > 1:  # a missing value that no tree asks about
+                masses = np.array([float(m) for m in axis.masses])
+                whole[a] = rng.choice(axis.n_cells, total, p=masses / masses.sum())
+            others.append(whole[a])
+            continue
+        i = problem.axis_ids.index(a)
+        if axis.sensitive:
+            j = int(problem.sensitive[:i].sum())
+            whole[a] = classes[combination[:, 0], j]
+            others.append(np.where(combination[:, 1] < 0, -1, classes[combination[:, 1], j]).astype(np.int32))
+        else:
+            whole[a] = cells[:, i]
+            others.append(whole[a])
+    points, witnesses = whole.T, np.stack(others).T
+    lost = np.flatnonzero(combination[:, 1] < 0)
     if len(lost):
-        whole_others[lost] = _decider(origin).decide(whole[lost], workers=workers).witness
+        witnesses[lost] = _decider(origin).decide(points[lost], workers=workers).witness
     bad = np.flatnonzero(~good)
     if len(bad):
-        rows = np.concatenate([np.arange(starts[i], starts[i + 1]) for i in bad.tolist()])
-        whole[rows], whole_others[rows] = _by_rejection(origin, problem, boxes.take(bad), counts[bad], rng, workers)
-    return whole, whole_others
+        rows = np.concatenate([place[starts[i] : starts[i + 1]] for i in bad.tolist()])
+        points[rows], witnesses[rows] = _by_rejection(origin, problem, boxes.take(bad), counts[bad], rng, workers)
+    return points, witnesses
 
 
-def _on_all_axes(grid: Grid, problem: Problem, cells: Int32Array, rng: np.random.Generator) -> Int32Array:
-    """Cells on the problem's axes completed by those that no tree asks about, by mass."""
-    whole = np.zeros((len(cells), len(grid.axes)), np.int32)
-    for a, axis in enumerate(grid.axes):
-        if a in problem.axis_ids:
-            whole[:, a] = cells[:, problem.axis_ids.index(a)]
-        elif axis.n_cells > 1:
-            masses = np.array([float(m) for m in axis.masses])
-            whole[:, a] = rng.choice(axis.n_cells, len(cells), p=masses / masses.sum())
-    return whole
-
-
-def _others_on_all_axes(grid: Grid, problem: Problem, whole: Int32Array, others: Int32Array) -> Int32Array:
-    """x' agrees with x on the axes that no tree asks about."""
-    out = whole.copy()
-    for i, a in enumerate(problem.axis_ids):
-        out[:, a] = others[:, i]
-    return out
+def _in_threads(function: Any, tasks: Sequence[Any], workers: int) -> None:
+    if workers == 1 or len(tasks) == 1:
+        for task in tasks:
+            function(task)
+    else:
+        with ThreadPoolExecutor(workers) as pool:
+            list(pool.map(function, tasks))
 
 
 def _decider(origin: Origin) -> PointDecider:
@@ -285,7 +293,8 @@ def _pick(running: FloatArray, owner: npt.NDArray[np.intp], rng: np.random.Gener
     edges = np.concatenate([[0], 1 + np.flatnonzero(np.diff(owner)), [len(owner)]])
     for first, stop in pairwise(edges.tolist()):
         picked[first:stop] = np.searchsorted(running[owner[first]], u[first:stop], side="right")
-    return np.minimum(picked, running.shape[1] - 1)
+    np.minimum(picked, running.shape[1] - 1, out=picked)
+    return picked
 
 
 def witness_values(
@@ -301,15 +310,19 @@ def witness_values(
     differs = np.zeros(len(cells), bool)
     sensitive = [a for a, axis in enumerate(grid.axes) if axis.sensitive]
     for a, axis in enumerate(grid.axes):
-        own = axis.base[cells[:, a]]
-        moved = own != others[:, a]
-        column = x[a].copy()
+        if not axis.sensitive and not axis.moves:
+            out.append(x[a])
+            continue
+        moved = axis.base[cells[:, a]] != others[:, a]
         at = np.flatnonzero(moved)
+        if not len(at):
+            out.append(x[a])
+            continue
+        column = x[a].copy()
         if axis.sensitive:
-            if len(at):
-                column[at] = values.axes[a].draw(_some_refined(axis)[others[at, a]], rng)
+            column[at] = values.axes[a].draw(_some_refined(axis)[others[at, a]], rng)
             differs |= moved
-        elif len(at):
+        else:
             column[at] = values.axes[a].nearest(others[at, a], x[a][at])
         out.append(column)
     # x' in the same sensitive cells as x: another value of one of them
@@ -319,6 +332,7 @@ def witness_values(
         at = rest[~axis.single[axis.base[cells[rest, a]]]]
         if len(at):
             own = axis.base[cells[at, a]]
+            out[a] = out[a].copy()
             out[a][at] = values.axes[a].draw(_some_refined(axis)[own], rng)
             same = np.flatnonzero(out[a][at] == x[a][at])
             out[a][at[same]] = _another(values.axes[a], own[same], x[a][at[same]])

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Protocol
 
 from boxqte.errors import EngineError
@@ -27,6 +28,8 @@ ENGINES: dict[str, str] = {
     "box": "boxqte.engines.box.engine:Box",
     "exhaustive": "boxqte.engines.exhaustive:Exhaustive",
     "sample": "boxqte.engines.sample.engine:Sample",
+    "cegar": "boxqte.engines.cegar.engine:Cegar",
+    "smt": "boxqte.engines.smt.engine:Smt",
 }
 DEFAULT_ENGINE = "auto"
 
@@ -41,6 +44,8 @@ class Limits:
     memory_limit: int | None = None
     """Bytes; None is half of the machine."""
     workers: int = 1
+    threshold: Fraction | None = None
+    """Stop once the measure is proved to be at least this, or below."""
 
 
 @dataclass(frozen=True)
@@ -70,18 +75,27 @@ class Watch:
     def __init__(self, limits: Limits, progress: Callable[[Progress], None] | None = None):
         self.limits = limits
         self.started = time.perf_counter()
+        self.earlier = 0.0
+        """Seconds of earlier runs that this one continues."""
         self.trace: list[tuple[float, float, float]] = []
         self._progress = progress
         self._share = 1.0
 
     @property
     def seconds(self) -> float:
-        return time.perf_counter() - self.started
+        """Of this run and of those that it continues."""
+        return time.perf_counter() - self.started + self.earlier
 
     @property
     def seconds_left(self) -> float:
+        """Of the time limit, which is for one run: the same command, repeated, goes on."""
         limit = self.limits.time_limit
-        return float("inf") if limit is None else limit * self._share - self.seconds
+        return float("inf") if limit is None else limit * self._share - (self.seconds - self.earlier)
+
+    def resume(self, seconds: float, trace: Iterable[tuple[float, float, float]]) -> None:
+        """Go on from where an earlier run was."""
+        self.earlier = seconds
+        self.trace = list(trace)
 
     @contextmanager
     def shortened(self, share: float) -> Iterator[None]:
@@ -111,6 +125,9 @@ class Watch:
             self._progress(Progress(self.seconds, lower, upper, share, nodes, open_boxes, statistical))
         if upper - lower <= self.limits.gap and self.limits.gap > 0:
             return Status.GAP
+        level = self.limits.threshold
+        if level is not None and ends is not None and (ends[0] >= level or ends[1] < level):
+            return Status.THRESHOLD
         if self.seconds_left <= 0:
             return Status.TIME
         if self.limits.node_limit is not None and nodes >= self.limits.node_limit:

@@ -31,6 +31,10 @@ class Levels(NamedTuple):
     """whether a combination of sensitive single points must be left for x' (no idle sensitive axis offers another value)"""
     mixed_limit: int
     cell_limit: float
+    dense_cells: int
+    """a table over all moving axes may have so many cells; beyond, the signs are written without it"""
+    table_cells: int
+    """then a table spans at most about so many cells; axes beyond that are fixed one cell after the other"""
     fuzz: int
     """0: 64-bit sums are exact; otherwise a sum within `fuzz` of a threshold is compared by its residue (problem.py)"""
     pos_rest: int
@@ -68,8 +72,7 @@ class Nodes(NamedTuple):
     domain: npt.NDArray[np.uint64]
     axis_mass: npt.NDArray[np.float64]
     n_added: npt.NDArray[np.int32]
-    added: npt.NDArray[np.uint32]
-    """trees that became tables in this frame, to be taken back when it is left"""
+    """trees that the brick holds since this frame, to be let go when it is left"""
     cut: npt.NDArray[np.int64]
     side: npt.NDArray[np.int64]
 
@@ -89,7 +92,14 @@ class Brick(NamedTuple):
     row_of: npt.NDArray[np.int32]
     """axis -> its row index, -1 none; the z axis has row index n_rows"""
     info: npt.NDArray[np.int64]
-    """[row axes, z axis or -1, sensitive combinations, rows, rows per combination, z cells, slots, cells used]"""
+    """[row axes, z axis or -1, sensitive combinations, rows, rows per combination, z cells, row axes fixed cell by cell, cells
+    used, trees held]"""
+    held: npt.NDArray[np.uint32]
+    """row axes fixed x tree: the trees without O axes that are summed, and what fixing leaves of them"""
+    shown: npt.NDArray[np.uint32]
+    """tree -> what of it is in the tables"""
+    stand: npt.NDArray[np.int64]
+    """row axis fixed cell by cell -> the group under work"""
     s_mass: npt.NDArray[np.float64]
     s_single: npt.NDArray[np.bool_]
     slot_mask: npt.NDArray[np.int64]
@@ -131,6 +141,7 @@ class Brick(NamedTuple):
     weight: npt.NDArray[np.float64]
     score: npt.NDArray[np.float64]
     bit: npt.NDArray[np.int64]
+    own_masses: npt.NDArray[np.float64]
 
 
 @kernel

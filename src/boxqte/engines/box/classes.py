@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.engines.box.driver import BoxArray, FloatArray, Reply
-from boxqte.engines.box.jit import kernel
+from boxqte.engines.box.jit import allocating
 from boxqte.engines.point.classes import ClassDecider
 from boxqte.engines.point.kernels import FAIR, LOW, UNFAIR, Forest, Int32Array, Int64Array
 from boxqte.manyclasses import FLOAT_MARGIN, ClassGrid, rival_target
@@ -31,7 +31,7 @@ OPEN = 9
 FRONTIER = 512
 
 
-@kernel
+@allocating
 def bound_classes(
     forest: Forest, bases: Int64Array, low: Int32Array, high: Int32Array, least: Int64Array, most: Int64Array,
     lead: Int64Array, score: Int64Array, cut: Int64Array,

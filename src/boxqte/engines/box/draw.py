@@ -41,6 +41,9 @@ class Drawing(NamedTuple):
     b_value: npt.NDArray[np.int64]
     b_mass: npt.NDArray[np.float64]
     """list B as it was before sorting"""
+    b_entry: npt.NDArray[np.int32]
+    """rank in B -> the entry before sorting"""
+    b_used: npt.NDArray[np.int32]
     total: npt.NDArray[np.float64]
     """running sums of the counterexample mass over (entry of A, vector cell)"""
     part_axis: npt.NDArray[np.int32]
@@ -62,7 +65,7 @@ def _uniform(random: npt.NDArray[np.uint64]) -> float:
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     z ^= z >> np.uint64(31)
-    return np.float64(z >> np.uint64(11)) * (1.0 / 9007199254740992.0)  # type: ignore[no-any-return]
+    return np.float64(z >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
 @kernel
@@ -159,7 +162,7 @@ def _search_sum(sums: npt.NDArray[np.float64], first: int, stop: int, at: float)
     return low
 
 
-@kernel
+@inlined
 def _spell_out(d: Drawing, s: Scratch, side: int, index: int, out: npt.NDArray[np.int32]) -> None:
     """The cells behind an entry of a list (side 1 or 2) or of the vector part (side 0)."""
     for k in range(s.n_parts[0] - 1, -1, -1):
@@ -199,6 +202,14 @@ def _prepare(
         d.b_value[i] = s.value[1, i]
         d.b_mass[i] = s.mass[1, i]
     shift, top = _sort(s, n_b)
+    for i in range(n_b):
+        d.b_used[i] = 0
+    for i in range(n_b):  # entries of equal value take the ranks of that value one after the other
+        first = _rank(s.key, s.bucket, shift, top, d.b_value[i] - 1)
+        at = first + d.b_used[first]
+        d.b_used[first] += 1
+        d.b_entry[at] = i
+        s.mass[1, at] = d.b_mass[i]
     total = 0.0
     s.prefix[0] = 0.0
     for i in range(n_b):
@@ -281,7 +292,7 @@ def _weigh(
     return total
 
 
-@kernel
+@inlined
 def _pick_combination(
     d: Drawing, s: Scratch, cell: int, add: np.int64, least: np.int64, most: np.int64, only: int
 ) -> int:
@@ -308,9 +319,9 @@ def _pick_combination(
     return chosen
 
 
-@kernel
-def _draw_one(rules: Rules, stack: Stack, f: int, s: Scratch, d: Drawing, total: float, n_a: int, n_b: int,
-              n_cells: int, shift: int, top: int, out: npt.NDArray[np.int32],
+@inlined
+def _draw_one(rules: Rules, stack: Stack, f: int, s: Scratch, d: Drawing, total: float, n_a: int, n_cells: int,
+               shift: int, top: int, out: npt.NDArray[np.int32],
               combination: npt.NDArray[np.int32]) -> None:  # fmt: skip
     """One counterexample: its cells, and the combinations of sensitive cells of x and of x'."""
     prefix = s.prefix
@@ -344,20 +355,8 @@ def _draw_one(rules: Rules, stack: Stack, f: int, s: Scratch, d: Drawing, total:
                 break
             left -= down
     v = prefix[r0] + _uniform(d.random) * (prefix[r1] - prefix[r0])
-    b = s.key[_search_sum(prefix, r0, r1, v) + 1]
-    # the entry of B before sorting: one of those with this value, by mass
-    same = 0.0
-    for j in range(n_b):
-        if d.b_value[j] == b:
-            same += d.b_mass[j]
-    left = _uniform(d.random) * same
-    entry = -1
-    for j in range(n_b):
-        if d.b_value[j] == b and (entry < 0 or d.b_mass[j] > 0.0):
-            entry = j
-            left -= d.b_mass[j]
-            if left < 0.0:
-                break
+    rank = _search_sum(prefix, r0, r1, v)
+    b, entry = s.key[rank + 1], d.b_entry[rank]
     for axis in range(len(out)):
         out[axis] = -1
     _spell_out(d, s, 0, cell, out)
@@ -390,13 +389,15 @@ def draw(
     boxes: npt.NDArray[np.uint64],
     counts: npt.NDArray[np.int64],
     start: int,
+    place: npt.NDArray[np.int64],
     out: npt.NDArray[np.int32],
     combination: npt.NDArray[np.int32],
     status: npt.NDArray[np.int8],
 ) -> int:
     """counts[i] counterexamples from boxes[i], for i from `start` on; where to go on if the arena is full.
 
-    status[i]: DRAWN, or TOO_LARGE for a box that cannot be counted at once. Frame 0 must hold all combinations, unmerged.
+    The k-th draw goes into row place[k]. status[i]: DRAWN, or TOO_LARGE for a box that cannot be counted at once. Frame 0
+    must hold all combinations, unmerged. What is called for every draw is inlined: passing all these arrays costs more.
     """
     at = 0
     for i in range(start):
@@ -407,13 +408,13 @@ def draw(
         _merge_noting(stack, 1, merges, d)
         status[i] = TOO_LARGE
         if finish_cost(arena, axes, cuts, stack, 1, s) <= rules.finish_limit:
-            n_a, n_b, n_cells, shift, top = _prepare(arena, axes, cuts, stack, 1, s, d)
+            n_a, _, n_cells, shift, top = _prepare(arena, axes, cuts, stack, 1, s, d)
             total = _weigh(rules, stack, 1, s, d, n_a, n_cells, shift, top)
             if total > 0.0:
                 status[i] = DRAWN
                 for k in range(at, at + counts[i]):
                     _draw_one(
-                        rules, stack, 1, s, d, total, n_a, n_b, n_cells, shift, top, out[k], combination[k]
+                        rules, stack, 1, s, d, total, n_a, n_cells, shift, top, out[place[k]], combination[place[k]]
                     )  # fmt: skip
         at += counts[i]
     return len(boxes)

@@ -31,6 +31,8 @@ class Drawer:
             member=np.zeros(n_classes, np.int32),
             b_value=np.zeros(size, np.int64),
             b_mass=np.zeros(size),
+            b_entry=np.zeros(size, np.int32),
+            b_used=np.zeros(size, np.int32),
             total=np.zeros(size),
             part_axis=np.zeros((parts, n_axes), np.int32),
             part_n=np.zeros(parts, np.int32),
@@ -46,32 +48,47 @@ class Drawer:
         self.worker._rebuild()
 
     def draw(
-        self, boxes: BoxArray, counts: npt.NDArray[np.int64], seed: int
-    ) -> tuple[Int32Array, Int32Array, npt.NDArray[np.bool_]]:
-        """counts[i] draws from boxes[i]: the cells of x on the problem's axes, those of x', and which boxes it drew from.
+        self,
+        boxes: BoxArray,
+        counts: npt.NDArray[np.int64],
+        seed: int,
+        place: npt.NDArray[np.int64],
+        cells: Int32Array,
+        combination: Int32Array,
+    ) -> npt.NDArray[np.bool_]:
+        """counts[i] draws from boxes[i], the k-th of all into row place[k]; which boxes it drew from.
 
-        Rows of a box that it could not draw from hold nothing of use. A negative cell of x': it has still to be found.
+        `cells` gets the cells of x on the problem's axes, but for the sensitive ones: `combination` has the combination
+        (a row of `class_cells`) of x and that of x', or -1 if an x' has still to be found.
         """
         p, w = self.problem, self.worker
-        total = int(counts.sum())
-        cells = np.zeros((total, p.n_axes), np.int32)
-        combination = np.zeros((total, 2), np.int32)
         status = np.zeros(len(boxes), np.int8)
         self.drawing.random[0] = seed
         at = 0
         while at < len(boxes):
             at = draw(
-                w.arena, w.axes, p.cuts, w.rules, w.stack, w.scratch, self.drawing, p.merges, boxes, counts, at, cells,
-                combination, status,
+                w.arena, w.axes, p.cuts, w.rules, w.stack, w.scratch, self.drawing, p.merges, boxes, counts, at, place,
+                cells, combination, status,
             )  # fmt: skip
             if at < len(boxes):
                 w.capacity *= 2
                 self._start_again()
-        others = cells.copy()
-        sensitive = np.flatnonzero(p.sensitive)
-        cells[:, sensitive] = w.class_cells[combination[:, 0]]
-        others[:, sensitive] = np.where(combination[:, 1:] < 0, -1, w.class_cells[combination[:, 1]])
-        return cells, others, status == DRAWN
+        drawn: npt.NDArray[np.bool_] = status == DRAWN
+        return drawn
+
+    def exists(self, boxes: BoxArray) -> npt.NDArray[np.int8]:
+        """For every counted box: exists.NONE, SOME or UNSURE."""
+        from boxqte.engines.box.exists import exists
+
+        p, w = self.problem, self.worker
+        found = np.zeros(len(boxes), np.int8)
+        at = 0
+        while at < len(boxes):
+            at = exists(w.arena, w.axes, p.cuts, w.rules, w.stack, w.scratch, self.drawing, p.merges, boxes, at, found)
+            if at < len(boxes):
+                w.capacity *= 2
+                self._start_again()
+        return found
 
 
 def can_draw(problem: Problem) -> bool:

@@ -27,7 +27,9 @@ FloatArray = npt.NDArray[np.float64]
 REPORT_EVERY = 0.05  # seconds
 ENTRY_BYTES = 250  # a queue entry without the box itself: tuple, numbers, bytes header
 DEPTH_FIRST_FROM = 0.75  # of the memory limit
+COUNTS = ("nodes", "finished", "exact", "calls", "peak")
 
+CLOSED_NEXT, OPENED_NEXT, POINT_NEXT = -1, -2, -3
 BOUNDS, COUNTED, POINT = 0, 1, 2  # what settled a closed box: bounds on it, counting in it, its single exact margins
 
 
@@ -77,6 +79,65 @@ class Reply:
     """how many points had to be evaluated with Python's integers"""
     closed: Closed | None = None
     """the decided parts one by one, if the worker was asked to keep them"""
+    events: npt.NDArray[np.int32] | None = None
+    """how the batch was taken apart, if the worker was asked for it and can say: for each box of the batch the search
+    below it in preorder, yes side first; the cut of a split, or CLOSED_NEXT, OPENED_NEXT, POINT_NEXT: the next of the
+    closed boxes, of the open boxes, of the closed boxes that are points (these come last)"""
+
+
+# A queue entry: score, serial number, mass, the box's bytes. The serial number is the box's name for its whole life.
+Entry = tuple[float, int, float, bytes]
+
+
+class Recorder(Protocol):
+    """Sees how every batch was taken apart, in an order in which a box is opened before it is taken."""
+
+    def about(self, problem: Any) -> None:
+        """What the axes, cells and cuts are."""
+        ...
+
+    def begin(self, mark: int | None) -> None:
+        """The search starts from the roots (named 0, 1, ...), or goes on from where `mark` was called."""
+        ...
+
+    def record(self, taken: Sequence[int], reply: Reply, opened: Sequence[int]) -> None:
+        """The boxes `taken` were replaced by the reply's closed boxes and the open ones, which have the names `opened`.
+
+        Called under the driver's lock, from any thread; to be quick.
+        """
+        ...
+
+    def mark(self) -> int:
+        """Called under the lock when a state is saved: what brings the record back to this moment."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Saved:
+    """A run at one moment: the sums of all that is settled, and all that is not. Batches that are out count as open."""
+
+    sums: dict[str, tuple[float, ...]]
+    """the parts of each ExactSum"""
+    counts: dict[str, int]
+    heap: list[Entry]
+    stack: list[Entry]
+    record: int = 0
+    """what the recorder's `mark` gave"""
+
+
+class Keeper(Protocol):
+    """Keeps the state of a run on disk."""
+
+    @property
+    def seconds_left(self) -> float:
+        """Until the state should be saved again."""
+        ...
+
+    def save(self, saved: Saved, watch: Watch) -> None: ...
+
+    def restore(self, entry_bytes: int, watch: Watch) -> Saved | None:
+        """The state to go on from, if there is one."""
+        ...
 
 
 class Worker(Protocol):
@@ -98,8 +159,12 @@ class Worker(Protocol):
 class ExactSum:
     """A sum of floats without any rounding (Shewchuk's expansions, as in math.fsum, but kept)."""
 
-    def __init__(self) -> None:
-        self._parts: list[float] = []
+    def __init__(self, parts: Sequence[float] = ()) -> None:
+        self._parts = list(parts)
+
+    @property
+    def parts(self) -> tuple[float, ...]:
+        return tuple(self._parts)
 
     def add(self, x: float) -> None:
         kept = []
@@ -127,8 +192,8 @@ class OpenBoxes:
 
     used: npt.NDArray[np.intp]
     shape: tuple[int, int]
-    heap: list[tuple[float, int, float, bytes]] = field(default_factory=list)
-    stack: list[tuple[float, bytes]] = field(default_factory=list)
+    heap: list[Entry] = field(default_factory=list)
+    stack: list[Entry] = field(default_factory=list)
     serial: int = 0
 
     @classmethod
@@ -145,44 +210,53 @@ class OpenBoxes:
     def memory(self) -> int:
         return len(self) * (ENTRY_BYTES + len(self.used))
 
-    def push(self, boxes: BoxArray, masses: FloatArray, costs: FloatArray) -> None:
+    def push(self, boxes: BoxArray, masses: FloatArray, costs: FloatArray) -> range:
+        """Queue the boxes; their serial numbers."""
         scores = -masses * np.maximum(costs, 1.0) ** -0.3
-        for score, mass, box in zip(scores.tolist(), masses.tolist(), self._packed(boxes)):
-            # the serial number settles ties by age, so that a run with one worker can be repeated exactly
-            heapq.heappush(self.heap, (score, self.serial, mass, box))
-            self.serial += 1
+        first = self.serial
+        for entry in self._entries(scores, boxes, masses):
+            heapq.heappush(self.heap, entry)
+        return range(first, self.serial)
 
-    def stack_up(self, boxes: BoxArray, masses: FloatArray) -> None:
-        self.stack.extend(reversed(list(zip(masses.tolist(), self._packed(boxes)))))
+    def stack_up(self, boxes: BoxArray, masses: FloatArray) -> range:
+        first = self.serial
+        self.stack.extend(reversed(self._entries(np.zeros(len(boxes)), boxes, masses)))
+        return range(first, self.serial)
 
-    def take(self, count: int) -> tuple[BoxArray, FloatArray]:
+    def take(self, count: int) -> list[Entry]:
         """The best boxes, at most so many; one that depth-first work left, if there is any."""
         if self.stack:
-            taken = [self.stack.pop()]
-        else:
-            taken = [heapq.heappop(self.heap)[2:] for _ in range(min(count, len(self.heap)))]
-        return self._unpacked([box for _, box in taken]), np.array([mass for mass, _ in taken])
+            return [self.stack.pop()]
+        return [heapq.heappop(self.heap) for _ in range(min(count, len(self.heap)))]
+
+    def unpacked(self, entries: Sequence[Entry]) -> tuple[BoxArray, FloatArray]:
+        """The boxes of some entries, and their masses."""
+        n_axes, words = self.shape
+        rows = np.zeros((len(entries), n_axes * words * 8), np.uint8)
+        if len(self.used):
+            packed = b"".join(entry[3] for entry in entries)
+            rows[:, self.used] = np.frombuffer(packed, np.uint8).reshape(len(entries), -1)
+        return rows.view(np.uint64).reshape(len(entries), n_axes, words), np.array([entry[2] for entry in entries])
+
+    def _entries(self, scores: FloatArray, boxes: BoxArray, masses: FloatArray) -> list[Entry]:
+        # the serial number settles ties by age, so that a run with one worker can be repeated exactly
+        first = self.serial
+        self.serial += len(boxes)
+        return list(zip(scores.tolist(), range(first, self.serial), masses.tolist(), self._packed(boxes)))
 
     def masses(self) -> FloatArray:
         """The mass of every open box."""
-        return np.array([entry[2] for entry in self.heap] + [mass for mass, _ in self.stack])
+        return np.array([entry[2] for entry in [*self.heap, *self.stack]], dtype=np.float64)
 
     def boxes(self, at: npt.NDArray[np.int64]) -> BoxArray:
         """Some of the boxes, by their place in `masses`."""
         n = len(self.heap)
-        return self._unpacked([self.heap[i][3] if i < n else self.stack[i - n][1] for i in at.tolist()])
+        return self.unpacked([self.heap[i] if i < n else self.stack[i - n] for i in at.tolist()])[0]
 
     def _packed(self, boxes: BoxArray) -> list[bytes]:
         n_axes, words = self.shape
         rows = np.ascontiguousarray(boxes).reshape(len(boxes), n_axes * words).view(np.uint8)[:, self.used]
         return [row.tobytes() for row in rows]
-
-    def _unpacked(self, packed: Sequence[bytes]) -> BoxArray:
-        n_axes, words = self.shape
-        rows = np.zeros((len(packed), n_axes * words * 8), np.uint8)
-        if len(self.used):
-            rows[:, self.used] = np.frombuffer(b"".join(packed), np.uint8).reshape(len(packed), -1)
-        return rows.view(np.uint64).reshape(len(packed), n_axes, words)
 
 
 class _Run:
@@ -197,8 +271,10 @@ class _Run:
         call_nodes: int,
         slack: Fraction,
         observers: Sequence[Observer],
+        recorder: Recorder | None,
     ):
         self.observers = observers
+        self.recorder = recorder
         self.limits = limits
         self.batch = batch
         self.call_nodes = call_nodes
@@ -207,13 +283,40 @@ class _Run:
         self.open = OpenBoxes.of(roots)
         self.open.push(roots, masses, np.ones(len(roots)))
         self.sums = {kind: ExactSum() for kind in ("fair", "unfair", "low", "ambiguous")}
-        self.nodes = self.finished = self.exact = self.calls = self.busy = self.peak = 0
+        self.nodes = self.finished = self.exact = self.calls = self.peak = 0
+        self.out: dict[int, tuple[list[Entry], bool]] = {}
+        """the batches that workers have in hand, by ticket, and whether they are worked on depth first"""
+        self.tickets = 0
         self.stop: Status | None = None
         self.error: BaseException | None = None
         self.room = limits.memory_limit or half_of_memory()
 
-    def take(self) -> tuple[BoxArray, FloatArray, int, bool] | None:
-        """The next batch for a thread; None if it should end."""
+    @property
+    def busy(self) -> int:
+        return len(self.out)
+
+    def saved(self) -> Saved:
+        """The state at this moment; to be called under the lock."""
+        taken = [([], entries) if deep else (entries, []) for entries, deep in self.out.values()]
+        return Saved(
+            {kind: total.parts for kind, total in self.sums.items()},
+            {name: getattr(self, name) for name in COUNTS} | {"serial": self.open.serial},
+            [*self.open.heap, *(entry for entries, _ in taken for entry in entries)],
+            [*self.open.stack, *(entry for _, entries in taken for entry in entries)],
+            0 if self.recorder is None else self.recorder.mark(),
+        )
+
+    def restore(self, saved: Saved) -> None:
+        """Go on from a saved state instead of the roots."""
+        self.sums = {kind: ExactSum(saved.sums[kind]) for kind in self.sums}
+        for name in COUNTS:
+            setattr(self, name, saved.counts[name])
+        self.open.serial = saved.counts["serial"]
+        self.open.heap = sorted(saved.heap)
+        self.open.stack = list(saved.stack)
+
+    def take(self) -> tuple[BoxArray, FloatArray, int, bool, int] | None:
+        """The next batch for a thread, with its ticket; None if it should end."""
         with self.changed:
             while self.stop is None and not self.open and self.busy:
                 self.changed.wait()
@@ -226,14 +329,16 @@ class _Run:
             depth_first = self.open.memory > DEPTH_FIRST_FROM * self.room
             # Few boxes: leave some to the other threads. Depth first: one at a time, or the frontier would grow.
             fair_share = -(-len(self.open) // self.limits.workers)
-            boxes, masses = self.open.take(1 if depth_first else min(self.batch, fair_share))
-            self.busy += 1
-            return boxes, masses, min(self.call_nodes, left), depth_first
+            entries = self.open.take(1 if depth_first else min(self.batch, fair_share))
+            self.tickets += 1
+            self.out[self.tickets] = entries, depth_first
+            boxes, masses = self.open.unpacked(entries)
+            return boxes, masses, min(self.call_nodes, left), depth_first, self.tickets
 
-    def give(self, reply: Reply, depth_first: bool) -> None:
+    def give(self, reply: Reply, ticket: int) -> None:
         """Account for a batch that came back."""
         with self.changed:
-            self.busy -= 1
+            entries, depth_first = self.out.pop(ticket)
             self.calls += 1
             self.nodes += reply.nodes
             self.finished += reply.finished
@@ -244,9 +349,11 @@ class _Run:
                 for observer in self.observers:
                     observer.closed(reply.closed)
             if depth_first:
-                self.open.stack_up(reply.boxes, reply.masses)
+                opened = self.open.stack_up(reply.boxes, reply.masses)
             else:
-                self.open.push(reply.boxes, reply.masses, reply.costs)
+                opened = self.open.push(reply.boxes, reply.masses, reply.costs)
+            if self.recorder is not None:
+                self.recorder.record([entry[1] for entry in entries], reply, opened)
             self.peak = max(self.peak, self.open.memory)
             if self.open.memory > self.room:
                 self.stop = self.stop or Status.MEMORY
@@ -283,6 +390,8 @@ def drive(
     batch: int = 8,
     call_nodes: int = 4000,
     observers: Sequence[Observer] = (),
+    recorder: Recorder | None = None,
+    keeper: Keeper | None = None,
 ) -> Outcome:
     """Decide the root boxes, best first, on `limits.workers` threads, until all is decided or a limit is met.
 
@@ -297,8 +406,17 @@ def drive(
     observers
         Are shown every closed box; the workers must then keep them (`Reply.closed`). Several root boxes need no tags: a
         closed box lies in one of them.
+    recorder
+        Is shown how every batch was taken apart.
+    keeper
+        Saves the state now and then and at the end, and may have one to go on from.
     """
-    run = _Run(roots, masses, limits, batch, call_nodes, rounding, observers)
+    run = _Run(roots, masses, limits, batch, call_nodes, rounding, observers, recorder)
+    saved = None if keeper is None else keeper.restore(len(run.open.used), watch)
+    if saved is not None:
+        run.restore(saved)
+    if recorder is not None:
+        recorder.begin(None if saved is None else saved.record)
     threads: list[threading.Thread] = []
     status: Status | None = None
     try:
@@ -307,7 +425,7 @@ def drive(
         threads = [threading.Thread(target=_serve, args=(run, worker), daemon=True) for worker in workers]
         for thread in threads:
             thread.start()
-        status = _wait(run, watch)
+        status = _wait(run, watch, keeper)
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
     with run.changed:
@@ -316,12 +434,16 @@ def drive(
     for thread in threads:
         thread.join()
     if run.error is not None:
+        if keeper is not None:  # the batch that failed counts as open: with more memory, say, it may succeed
+            keeper.save(run.saved(), watch)
         raise run.error
     if not run.open and not run.busy and status is not Status.INTERRUPTED:
         status = Status.CONVERGED
     decided = run.decided()
     if status is not Status.INTERRUPTED:
         watch.report(decided, nodes=run.nodes, open_boxes=len(run.open))
+    if keeper is not None:
+        keeper.save(run.saved(), watch)
     ambiguous = run.sums["ambiguous"].value
     return Outcome(
         decided,
@@ -339,8 +461,8 @@ def drive(
     )
 
 
-def _wait(run: _Run, watch: Watch) -> Status | None:
-    """Report now and then until the run is over; the reason to stop, if the watch or a limit gave one."""
+def _wait(run: _Run, watch: Watch, keeper: Keeper | None) -> Status | None:
+    """Report and save now and then until the run is over; the reason to stop, if the watch or a limit gave one."""
     last = time.perf_counter()
     while True:
         with run.changed:
@@ -352,7 +474,10 @@ def _wait(run: _Run, watch: Watch) -> Status | None:
             if now - last < REPORT_EVERY and watch.seconds_left > 0:
                 continue
             state = run.decided(), run.nodes, len(run.open)
+            saved = run.saved() if keeper is not None and keeper.seconds_left <= 0 else None
         last = now
+        if keeper is not None and saved is not None:
+            keeper.save(saved, watch)
         # Outside the lock: whatever the user's callback does, the workers go on.
         reason = watch.report(state[0], nodes=state[1], open_boxes=state[2])
         if reason is not None:
@@ -362,9 +487,9 @@ def _wait(run: _Run, watch: Watch) -> Status | None:
 def _serve(run: _Run, worker: Worker) -> None:
     """The life of a worker's thread."""
     while (task := run.take()) is not None:
-        boxes, masses, budget, depth_first = task
+        boxes, masses, budget, depth_first, ticket = task
         try:
-            run.give(worker.work(boxes, masses, budget, depth_first), depth_first)
+            run.give(worker.work(boxes, masses, budget, depth_first), ticket)
         except BaseException as error:
             run.fail(error)
             return

@@ -36,11 +36,15 @@ class BoxOptions:
     """Epsilon > 0: measure a box once at most this many of its trees mix moving and fixed attributes."""
     cell_limit: int = 1024
     """Epsilon > 0: or once those trees span at most this many cells of the fixed attributes."""
+    dense_cells: int = 1 << 17
+    """Epsilon > 0: keep one table over all moving attributes while it has at most this many cells."""
+    table_cells: int = 1 << 16
+    """Epsilon > 0: otherwise tables of about this many cells; moving attributes beyond that are taken cell by cell."""
     arena: int = 1 << 14
     """Room for so many residual trees at first; it doubles when it is full."""
 
     def __post_init__(self) -> None:
-        least = {"finish_limit": 5, "depth_first_below": 0, "mixed_limit": 0}
+        least = {"finish_limit": 5, "depth_first_below": 0, "mixed_limit": 0, "dense_cells": 0}
         for option in fields(self):
             value = getattr(self, option.name)
             if not value >= least.get(option.name, 1):
@@ -54,6 +58,7 @@ class Box:
 
     name = "box"
     Options = BoxOptions
+    many_classes = True
 
     def __init__(self, options: BoxOptions | None = None):
         self.options = options or BoxOptions()
@@ -64,6 +69,8 @@ class Box:
         """Where the workers run: threads here, or processes of a cluster (`use_cluster`)."""
         self.roots: Callable[[Problem], driver.BoxArray] | None = None
         """Disjoint boxes to start from, with the parts of the space that a run should look at; None is all of it."""
+        self.recorder: driver.Recorder | None = None
+        self.keeper: driver.Keeper | None = None
 
     def use_cluster(self, client: Any) -> None:
         """Let the processes behind a Dask client do the work."""
@@ -73,7 +80,8 @@ class Box:
         if self.client is not None:
             from boxqte.engines.box import cluster
 
-            spec = cluster.Spec(grid, self.options, bool(self.observers), limits.memory_limit)
+            notes = bool(self.observers) or self.recorder is not None
+            spec = cluster.Spec(grid, self.options, notes, limits.memory_limit)
             self.drive = cluster.drive_on(self.client, spec)
         try:
             if not grid.ensemble.is_binary:
@@ -102,15 +110,17 @@ class Box:
                 call_work=o.call_work,
                 batch=o.batch,
                 arena=o.arena,
-                notes=bool(self.observers),
+                notes=bool(self.observers) or self.recorder is not None,
             )
 
         if jit.needs_compiling(exchange.__file__):
-            print("boxqte: compiling, first run only ...", file=sys.stderr, flush=True)
+            print(jit.compiling_note(exchange.__file__), file=sys.stderr, flush=True)
             worker = make_worker()
             worker.work(roots[:0], np.zeros(0), 1, False)
             jit.mark_compiled(exchange.__file__)
         classes = len(problem.sensitive_classes(p)[1])
+        if self.recorder is not None:
+            self.recorder.about(p)
         for observer in self.observers:
             observer.begin(p, roots)
         return self.drive(
@@ -123,6 +133,8 @@ class Box:
             batch=o.batch,
             call_nodes=o.call_nodes,
             observers=self.observers,
+            recorder=self.recorder,
+            keeper=self.keeper,
         )
 
     def _classes(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
@@ -163,11 +175,17 @@ class Box:
 
         def make_worker() -> window_worker.WindowWorker:
             return window_worker.WindowWorker(
-                p, mixed_limit=o.mixed_limit, cell_limit=o.cell_limit, arena=o.arena, memory=room
+                p,
+                mixed_limit=o.mixed_limit,
+                cell_limit=o.cell_limit,
+                arena=o.arena,
+                memory=room,
+                dense_cells=o.dense_cells,
+                table_cells=o.table_cells,
             )
 
         if jit.needs_compiling(window.__file__):
-            print("boxqte: compiling, first run only ...", file=sys.stderr, flush=True)
+            print(jit.compiling_note(window.__file__), file=sys.stderr, flush=True)
             window_worker.compile_kernels()
             jit.mark_compiled(window.__file__)
         for observer in self.observers:
@@ -182,6 +200,8 @@ class Box:
             batch=1,
             call_nodes=o.call_nodes,
             observers=self.observers,
+            recorder=self.recorder,
+            keeper=self.keeper,
         )
         return replace(outcome, rounding_ambiguous=None)  # not computed here: None says so, 0 would claim it
 

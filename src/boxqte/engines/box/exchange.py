@@ -14,12 +14,25 @@ import numpy.typing as npt
 from boxqte.engines.box.finish import Scratch, finish, finish_cost
 from boxqte.engines.box.jit import kernel
 from boxqte.engines.box.records import FULL, Arena, Cuts, known_move, make, make_leaf, residue_of, restrict
-from boxqte.engines.box.state import FAIR, LOW, N_KINDS, UNFAIR, Axes, Rules, Stack, add_mass, box_mass
+from boxqte.engines.box.state import (
+    FAIR,
+    LOW,
+    N_KINDS,
+    UNFAIR,
+    Axes,
+    Rules,
+    Stack,
+    add_mass,
+    box_mass,
+    copy_box,
+    copy_masses,
+)
 
 DONE, OUT_OF_ROOM, OUT_OF_BUDGET = 0, 1, 2
 NO_ROOM, NOTHING_TO_SPLIT = -1, -2
 UNKNOWN_COST, NEEDS_EXACT = -1.0, -2.0
 BY_BOUNDS, BY_COUNTING = 0, 1  # as the driver's BOUNDS and COUNTED
+WAS_CLOSED, WAS_OPENED, WAS_POINT = -1, -2, -3  # events that are no cut
 
 
 class Ledger(NamedTuple):
@@ -32,6 +45,8 @@ class Ledger(NamedTuple):
     how: npt.NDArray[np.int8]
     one: npt.NDArray[np.float64]
     """the sums of a single box"""
+    events: npt.NDArray[np.int32]
+    """the search in preorder, yes side first: the cut of a split, or what became of a node"""
 
 
 @kernel
@@ -70,8 +85,8 @@ def _narrow(axes: Axes, cuts: Cuts, stack: Stack, src: int, dst: int, cut: int, 
     """The child's box: the parent's, with the cut's axis restricted to one side."""
     axis = cuts.axis[cut]
     if src != dst:
-        stack.domain[dst] = stack.domain[src]
-        stack.axis_mass[dst] = stack.axis_mass[src]
+        copy_box(stack.domain[src], stack.domain[dst])
+        copy_masses(stack.axis_mass[src], stack.axis_mass[dst])
     mass = 0.0
     for w in range(stack.domain.shape[2]):
         keep = cuts.mask[cut, w] if side == 1 else ~cuts.mask[cut, w]
@@ -268,7 +283,7 @@ def load_box(
     arena: Arena, axes: Axes, cuts: Cuts, stack: Stack, root: int, f: int, domain: npt.NDArray[np.uint64]
 ) -> bool:
     """Frame f becomes the node of the given box, derived from the root frame."""
-    stack.domain[f] = domain
+    copy_box(domain, stack.domain[f])
     stack.n_classes[f] = stack.n_classes[root]
     stack.n_common[f] = 0
     stack.n_rows[f] = 0
@@ -463,7 +478,7 @@ def search(
 
     A box that is expensive to finish is split once and its children are handed back, so that the queue outside decides
     what comes next; a cheap one is finished here, depth first. Every call that is not out of room makes progress: its
-    first box is settled or split. counts: [open boxes out, nodes, finished, status, work, closed boxes noted].
+    first box is settled or split. counts: [open boxes out, nodes, finished, status, work, closed boxes noted, events].
     """
     noting = len(ledger.how) > 0
     settled = ledger.one if noting else masses
@@ -478,6 +493,7 @@ def search(
             if counts[3] == DONE:
                 counts[3] = OUT_OF_ROOM
             _emit(boxes[i], in_mass[i], UNKNOWN_COST, out_boxes, out_mass, out_cost, counts)
+            _event(ledger, WAS_OPENED, counts)
             continue
         top = 1
         entered = counts[1]
@@ -501,6 +517,7 @@ def search(
                     continue
             if (counts[1] - entered > 1 and cost > depth_first_below) or top >= last:
                 _emit(stack.domain[top], box_mass(stack, top), cost, out_boxes, out_mass, out_cost, counts)
+                _event(ledger, WAS_OPENED, counts)
                 top -= 1
                 continue
             if counts[1] > 1 and (
@@ -515,6 +532,7 @@ def search(
             cut = _choose(arena, axes, cuts, rules, stack, top, spare, scratch)
             if cut == NOTHING_TO_SPLIT:  # a single margin per class, and 64 bits cannot place one of them exactly
                 _emit(stack.domain[top], box_mass(stack, top), NEEDS_EXACT, out_boxes, out_mass, out_cost, counts)
+                _event(ledger, WAS_POINT, counts)
                 top -= 1
                 continue
             if (
@@ -524,10 +542,12 @@ def search(
             ):
                 counts[3] = OUT_OF_ROOM
                 break
+            _event(ledger, cut, counts)
             _copy(stack, spare, top)
             top += 1
         while top >= 1:  # stopped half-way: the frames that are left are open boxes
             _emit(stack.domain[top], box_mass(stack, top), UNKNOWN_COST, out_boxes, out_mass, out_cost, counts)
+            _event(ledger, WAS_OPENED, counts)
             top -= 1
     return counts[3]  # type: ignore[no-any-return]
 
@@ -543,7 +563,7 @@ def _emit(
     counts: npt.NDArray[np.int64],
 ) -> None:
     n = counts[0]
-    out_boxes[n] = domain
+    copy_box(domain, out_boxes[n])
     out_mass[n] = mass
     out_cost[n] = cost
     counts[0] = n + 1
@@ -559,7 +579,7 @@ def _note(
 ) -> None:
     """Write down a closed box, and move its masses from the ledger's single sums into the sums of all."""
     n = counts[5]
-    ledger.domain[n] = domain
+    copy_box(domain, ledger.domain[n])
     ledger.how[n] = how
     for kind in range(N_KINDS):
         ledger.masses[n, kind] = ledger.one[kind] + ledger.one[kind + N_KINDS]
@@ -568,6 +588,14 @@ def _note(
         ledger.one[kind] = 0.0
         ledger.one[kind + N_KINDS] = 0.0
     counts[5] = n + 1
+    _event(ledger, WAS_CLOSED, counts)
+
+
+@kernel
+def _event(ledger: Ledger, what: int, counts: npt.NDArray[np.int64]) -> None:
+    if len(ledger.events) > 0:
+        ledger.events[counts[6]] = what
+        counts[6] += 1
 
 
 @kernel
@@ -585,5 +613,5 @@ def _copy(stack: Stack, src: int, dst: int) -> None:
     for r in range(stack.n_rows[src]):
         for c in range(n):
             stack.rows[dst, r, c] = stack.rows[src, r, c]
-    stack.domain[dst] = stack.domain[src]
-    stack.axis_mass[dst] = stack.axis_mass[src]
+    copy_box(stack.domain[src], stack.domain[dst])
+    copy_masses(stack.axis_mass[src], stack.axis_mass[dst])

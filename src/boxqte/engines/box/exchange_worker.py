@@ -65,6 +65,7 @@ class ExchangeWorker:
             np.zeros((pages, N_KINDS)),
             np.zeros(pages, np.int8),
             np.zeros(2 * N_KINDS),
+            np.zeros(2 * (pages + size) if notes else 0, np.int32),  # a tree has fewer splits than leaves
         )
         self.capacity = 1 << max(arena - 1, 15).bit_length()
         self._rebuild()
@@ -89,7 +90,7 @@ class ExchangeWorker:
 
     def work(self, boxes: BoxArray, masses: FloatArray, budget: int, depth_first: bool) -> Reply:
         decided = np.zeros(2 * N_KINDS)
-        counts = np.zeros(6, np.int64)
+        counts = np.zeros(7, np.int64)
         below = math.inf if depth_first else self.depth_first_below
         status = search(
             self.arena, self.axes, self.problem.cuts, self.rules, self.stack, self.scratch, boxes, masses, below,
@@ -112,6 +113,7 @@ class ExchangeWorker:
         return Reply(
             fair, unfair, low, ambiguous, self.out_boxes[:n_open][kept], self.out_mass[:n_open][kept], cost[kept],
             nodes, finished, len(exact), self._closed(int(counts[5]), self.out_boxes[exact], points),
+            self.ledger.events[: counts[6]].copy(),
         )  # fmt: skip
 
     def _closed(self, n: int, point_boxes: BoxArray, points: FloatArray) -> Closed | None:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from boxqte.engines.box.jit import inlined, kernel
 from boxqte.engines.box.records import Arena, Cuts
+from boxqte.engines.box.sorting import sort_together
 from boxqte.engines.box.state import AMBIGUOUS, FAIR, LOW, N_KINDS, UNFAIR, Axes, Rules, Stack, add_mass, box_mass
 
 BLOCK = 64  # sums are taken in blocks of this many terms: fewer roundings on the way to each sum
@@ -544,13 +545,7 @@ def _sort(s: Scratch, n: int) -> tuple[int, int]:
     for k in range(top + 1):
         first, stop = bucket[k + 1], bucket[k + 2]
         if stop - first > 24:  # values crowd together: insertion would be quadratic
-            order = np.argsort(key[first + 1 : stop + 1])
-            for i in range(first, stop):
-                s.value[2, i] = key[i + 1]
-                s.mass[2, i] = mass[i]
-            for i in range(first, stop):
-                key[i + 1] = s.value[2, first + order[i - first]]
-                mass[i] = s.mass[2, first + order[i - first]]
+            sort_together(key[first + 1 : stop + 1], s.value[2, first:stop], mass[first:stop])
             continue
         for i in range(first + 1, stop):
             v, m = key[i + 1], mass[i]

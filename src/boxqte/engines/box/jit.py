@@ -69,18 +69,27 @@ def _cache_folder(source: Path) -> str | None:
 
 
 def kernel(function: Kernel) -> Kernel:
-    """Compile the function on first use; keep the machine code in our own cache folder."""
-    return _compiled(function)
+    """Compile the function on first use; keep the machine code in our own cache folder.
+
+    Kernels do not count references to arrays (two locked instructions for each array of each argument, at every call):
+    whoever calls the outermost one holds all of them. So they cannot allocate; see `allocating`.
+    """
+    return _compiled(function, _nrt=False)
 
 
 def inlined(function: Kernel) -> Kernel:
     """A kernel that is copied into its callers: a call that passes arrays costs more than these small bodies do."""
-    return _compiled(function, forceinline=True)
+    return _compiled(function, forceinline=True, _nrt=False)
 
 
 def summing(function: Kernel) -> Kernel:
     """An inlined kernel whose float sums may be taken in any order (the proofs count roundings, not their order)."""
-    return _compiled(function, forceinline=True, fastmath={"reassoc"})
+    return _compiled(function, forceinline=True, fastmath={"reassoc"}, _nrt=False)
+
+
+def allocating(function: Kernel) -> Kernel:
+    """A kernel that may make arrays; it counts references like any numba function."""
+    return _compiled(function, _nrt=True)
 
 
 def _compiled(function: Kernel, **options: Any) -> Kernel:
@@ -113,3 +122,13 @@ def mark_compiled(source: str) -> None:
     marker = _marker(Path(source))
     if marker is not None:
         marker.touch()
+
+
+def compiling_note(source: str) -> str:
+    """What to tell the user while the kernels of that file are compiled."""
+    if _cache_folder(Path(source)) is not None:
+        return "boxqte: compiling, first run only ..."
+    return (
+        "boxqte: compiling; the cache folder cannot be written, so every run compiles anew; set BOXQTE_CACHE to a folder that "
+        "can be written ..."
+    )

@@ -76,3 +76,17 @@ def box_mass(stack: Stack, f: int) -> float:
     for a in range(stack.axis_mass.shape[1]):
         mass *= stack.axis_mass[f, a]
     return mass
+
+
+@inlined
+def copy_box(source: npt.NDArray[np.uint64], target: npt.NDArray[np.uint64]) -> None:
+    """Copy the cells of a box, axis by axis."""
+    for a in range(source.shape[0]):
+        for w in range(source.shape[1]):
+            target[a, w] = source[a, w]
+
+
+@inlined
+def copy_masses(source: npt.NDArray[np.float64], target: npt.NDArray[np.float64]) -> None:
+    for a in range(len(source)):
+        target[a] = source[a]

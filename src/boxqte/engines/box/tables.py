@@ -1,6 +1,7 @@
 """Tables over a brick's moving axes, one a scope, and the bitmaps of signs that they add up to.
 
-A tree without O axes is added to the table of its own axes, and taken back when the search leaves it: integers, so exactly.
+A tree is added to the table of its own axes, and taken back when it is replaced: integers, so exactly. Where a table over all
+moving axes would be too large, the outer ones are fixed cell by cell, and the tables are over the others.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ import numpy.typing as npt
 
 from boxqte.engines.box.brick import Z_BIT, Brick, Frame, Levels
 from boxqte.engines.box.jit import inlined, kernel
-from boxqte.engines.box.records import Arena, Cuts, residue_of
+from boxqte.engines.box.records import FULL, Arena, Cuts, residue_of, restrict
+
+NOTHING = np.uint32(0xFFFFFFFE)
 
 
 @kernel
@@ -23,22 +26,27 @@ def _slot_size(b: Brick, mask: int) -> int:
 
 
 @kernel
-def clear_tables(b: Brick) -> None:
-    b.info[6] = 0
-    b.info[7] = 0
-    b.n_slots[0] = 0
+def clear_tables(b: Brick, levels: Levels) -> None:
+    """No tables, no trees held; the row axes that are fixed one by one come first, the tables are over the others."""
+    outer = 0
+    cells = b.info[3] * b.info[5]
+    while outer < b.info[0] - 1 and cells > levels.table_cells:
+        cells //= b.group_n[b.row_axis[outer]]
+        outer += 1
+    b.info[6] = outer
+    b.info[8] = 0
     b.sums[0] = 0
     b.sums[1] = 0
 
 
 @kernel
 def _fill(arena: Arena, cuts: Cuts, chain: npt.NDArray[np.bool_], b: Brick, tree: np.uint32, sign: int, n_own: int,
-          at: int, exact: bool) -> None:  # fmt: skip
+          at: int, cells: npt.NDArray[np.int64], rests: npt.NDArray[np.int64], exact: bool) -> None:  # fmt: skip
     """Add sign * tree to its table, a block a leaf; axes without order stand at the cell `now`.
 
     b.own lists the scope's ordered axes, the one with the smallest stride last; frame d of b.first and b.last is a block.
     """
-    record, own, stride, cells, rests, todo = arena.record, b.own, b.own_stride, b.cells, b.rests, b.todo
+    record, own, stride, todo = arena.record, b.own, b.own_stride, b.todo
     for i in range(n_own):
         b.first[0, i] = 0
         b.last[0, i] = b.group_n[own[i]]
@@ -112,31 +120,9 @@ def _fill(arena: Arena, cuts: Cuts, chain: npt.NDArray[np.bool_], b: Brick, tree
 
 
 @kernel
-def add_table(arena: Arena, cuts: Cuts, frame: Frame, b: Brick, tree: np.uint32, sign: int, exact: bool) -> bool:
-    """Add (or take back) a tree without O axes to the table of its scope; False if the tables do not fit."""
-    b.sums[0] += sign * arena.record[tree]["min"]
-    b.sums[1] += sign * arena.record[tree]["max"]
-    mask = 0
-    for a in range(len(frame.role)):
-        if (arena.axes[tree, a >> 6] >> np.uint64(a & 63)) & np.uint64(1):
-            mask |= Z_BIT if a == b.info[1] else 1 << b.row_of[a]
-    slot = -1
-    for i in range(b.n_slots[0]):
-        if b.slot_mask[0, i] == mask:
-            slot = i
-    if slot < 0:
-        size = _slot_size(b, mask)
-        slot = b.n_slots[0]
-        if slot >= b.slot_mask.shape[1] or b.info[7] + size > b.level_at[1]:
-            return False
-        b.n_slots[0] += 1
-        b.slot_mask[0, slot] = mask
-        b.slot_at[0, slot] = b.info[7]
-        b.slot_size[0, slot] = size
-        b.cells[b.info[7] : b.info[7] + size] = 0
-        if exact:
-            b.rests[b.info[7] : b.info[7] + size] = 0
-        b.info[7] += size
+def _add_tree(arena: Arena, cuts: Cuts, frame: Frame, b: Brick, tree: np.uint32, sign: int, mask: int, at: int,
+              cells: npt.NDArray[np.int64], rests: npt.NDArray[np.int64], exact: bool) -> None:  # fmt: skip
+    """Add sign * tree to the table over the axes of the mask that begins at `at`."""
     n_own = 0
     n_free = 0
     step = 1
@@ -158,9 +144,8 @@ def add_table(arena: Arena, cuts: Cuts, frame: Frame, b: Brick, tree: np.uint32,
         j = n_own - 1 - i
         b.own[i], b.own[j] = b.own[j], b.own[i]
         b.own_stride[i], b.own_stride[j] = b.own_stride[j], b.own_stride[i]
-    at = b.slot_at[0, slot]
     while True:  # every combination of groups of the axes without order
-        _fill(arena, cuts, frame.chain, b, tree, sign, n_own, at, exact)
+        _fill(arena, cuts, frame.chain, b, tree, sign, n_own, at, cells, rests, exact)
         i = 0
         while i < n_free:
             a = b.free[i]
@@ -173,7 +158,47 @@ def add_table(arena: Arena, cuts: Cuts, frame: Frame, b: Brick, tree: np.uint32,
             b.now[a] = b.group_cell[a, 0]
             i += 1
         if i == n_free:
-            return True
+            return
+
+
+@kernel
+def fill_table(arena: Arena, cuts: Cuts, frame: Frame, b: Brick, tree: np.uint32, cells: npt.NDArray[np.int64]) -> None:
+    """Add the tree to a table over all moving axes of the brick."""
+    mask = (1 << b.info[0]) - 1
+    if b.info[1] >= 0:
+        mask |= Z_BIT
+    _add_tree(arena, cuts, frame, b, tree, 1, mask, 0, cells, b.rests, False)
+
+
+@kernel
+def _add_table(arena: Arena, cuts: Cuts, frame: Frame, b: Brick, tree: np.uint32, sign: int, exact: bool) -> bool:
+    """Add (or take back) a tree over the tables' axes to the table of its scope; False if the tables do not fit."""
+    base = b.info[6]
+    mask = 0
+    for a in range(len(frame.role)):
+        if (arena.axes[tree, a >> 6] >> np.uint64(a & 63)) & np.uint64(1):
+            mask |= Z_BIT if a == b.info[1] else 1 << b.row_of[a]
+    slot = -1
+    for i in range(b.n_slots[base]):
+        if b.slot_mask[base, i] == mask:
+            slot = i
+    if slot < 0:
+        size = _slot_size(b, mask)
+        slot = b.n_slots[base]
+        if slot >= b.slot_mask.shape[1] or b.info[7] + size > b.level_at[base + 1]:
+            return False
+        b.n_slots[base] += 1
+        b.slot_mask[base, slot] = mask
+        b.slot_at[base, slot] = b.info[7]
+        b.slot_size[base, slot] = size
+        for c in range(b.info[7], b.info[7] + size):
+            b.cells[c] = 0
+        if exact:
+            for c in range(b.info[7], b.info[7] + size):
+                b.rests[c] = 0
+        b.info[7] += size
+    _add_tree(arena, cuts, frame, b, tree, sign, mask, b.slot_at[base, slot], b.cells, b.rests, exact)
+    return True
 
 
 @inlined
@@ -227,21 +252,19 @@ def _fix_axis(b: Brick, level: int, g: int, exact: bool) -> bool:
 
 
 @kernel
-def write_bitmaps(
-    b: Brick, levels: Levels, offsets: npt.NDArray[np.int64], rests: npt.NDArray[np.int64], n: int
-) -> bool:
-    """Fix one row axis after the other; on the last one write the signs of every offset."""
-    n_rows = b.info[0]
-    if n_rows <= 1:
-        _write_rows(b, levels, 0, 0, offsets, rests, n)
+def _write_tables(b: Brick, levels: Levels, row: int, offsets: npt.NDArray[np.int64], rests: npt.NDArray[np.int64],
+                  n: int) -> bool:  # fmt: skip
+    """Fix one row axis of the tables after the other; on the last one write the signs of every offset."""
+    n_rows, base = b.info[0], b.info[6]
+    if n_rows <= base + 1:
+        _write_rows(b, levels, base, row, offsets, rests, n)
         return True
-    row = 0
-    level = 0
-    b.place[0] = 0
-    while level >= 0:
+    level = base
+    b.place[level] = 0
+    while level >= base:
         if b.place[level] == b.group_n[b.row_axis[level]]:
             level -= 1
-            if level >= 0:
+            if level >= base:
                 b.place[level] += 1
             continue
         if not _fix_axis(b, level, b.place[level], levels.fuzz > 0):
@@ -254,6 +277,81 @@ def write_bitmaps(
             level += 1
             b.place[level] = 0
     return True
+
+
+@kernel
+def _at_group(arena: Arena, cuts: Cuts, frame: Frame, b: Brick, tree: np.uint32, axis: int, g: int) -> np.uint32:
+    """The tree where the axis stands at group g; FULL if the arena is."""
+    if not (arena.axes[tree, axis >> 6] >> np.uint64(axis & 63)) & np.uint64(1):
+        return tree
+    cell = b.group_cell[axis, g]
+    below, above = -1, -1
+    for k in range(cuts.start[axis], cuts.start[axis + 1]):
+        if not (b.active[k >> 6] >> np.uint64(k & 63)) & np.uint64(1):
+            continue
+        side = np.int64((cuts.mask[k, cell >> 6] >> np.uint64(cell & 63)) & np.uint64(1))
+        if not frame.chain[axis]:
+            tree = restrict(arena, cuts, tree, k, side)  # type: ignore[arg-type]
+            if tree == FULL:
+                return FULL
+        elif side == 0:
+            below = k
+        elif above < 0:
+            above = k
+    if below >= 0:  # on a chain the nearest cut to each side settles the others
+        tree = restrict(arena, cuts, tree, below, np.int64(0))  # type: ignore[arg-type]
+    if above >= 0 and tree != FULL:
+        tree = restrict(arena, cuts, tree, above, np.int64(1))  # type: ignore[arg-type]
+    return tree
+
+
+@kernel
+def write_bitmaps(arena: Arena, cuts: Cuts, frame: Frame, b: Brick, levels: Levels, offsets: npt.NDArray[np.int64],
+                  rests: npt.NDArray[np.int64], n: int) -> bool:  # fmt: skip
+    """Write the signs of the sum of the held trees, for every offset: the outer axes cell by cell, the others by tables.
+
+    Moving on by a cell replaces only the trees that the step changes.
+    """
+    outer, held = b.info[6], b.info[8]
+    exact = levels.fuzz > 0
+    b.n_slots[outer] = 0
+    b.info[7] = b.level_at[outer]
+    for t in range(held):
+        b.shown[t] = NOTHING
+    row, level, known = 0, 0, 0
+    inner_rows = b.info[3]
+    for i in range(outer):
+        inner_rows //= b.group_n[b.row_axis[i]]
+        b.stand[i] = 0
+    while True:
+        for i in range(known, outer):
+            axis = b.row_axis[i]
+            for t in range(held):
+                tree = _at_group(arena, cuts, frame, b, b.held[i, t], axis, b.stand[i])
+                if tree == FULL:
+                    return False
+                b.held[i + 1, t] = tree
+        for t in range(held):
+            tree = b.held[outer, t]
+            if tree != b.shown[t]:
+                if b.shown[t] != NOTHING and not _add_table(arena, cuts, frame, b, b.shown[t], -1, exact):
+                    return False
+                if not _add_table(arena, cuts, frame, b, tree, 1, exact):
+                    return False
+                b.shown[t] = tree
+        if not _write_tables(b, levels, row, offsets, rests, n):
+            return False
+        row += inner_rows
+        level = outer - 1
+        while level >= 0:
+            b.stand[level] += 1
+            if b.stand[level] < b.group_n[b.row_axis[level]]:
+                break
+            b.stand[level] = 0
+            level -= 1
+        if level < 0:
+            return True
+        known = level
 
 
 @inlined
@@ -291,6 +389,34 @@ def _write_exact_row(b: Brick, levels: Levels, row: int, here: np.int64, here_re
             b.pos[k, row] = np.uint64(pos)
             b.sure_pos[k, row] = np.uint64(sure_pos)
             b.sure_neg[k, row] = np.uint64(sure_neg)
+
+
+@inlined
+def _write_word(b: Brick, levels: Levels, line: npt.NDArray[np.int64], bit: npt.NDArray[np.int64], total: int, k: int,
+                row: int) -> None:  # fmt: skip
+    """The signs of total + line: one word of every bitmap of offset k."""
+    limit = levels.neg - total + 1
+    word = np.int64(0)
+    for z in range(len(line)):  # the sign of line - limit, spread over the word: set where F <= neg
+        word |= ((line[z] - limit) >> 63) & bit[z]
+    b.neg[k, row] = np.uint64(word)
+    if levels.simple:
+        return
+    word = np.int64(0)
+    limit = levels.pos - total
+    for z in range(len(line)):
+        word |= ~((line[z] - limit) >> 63) & bit[z]
+    b.pos[k, row] = np.uint64(word)
+    word = np.int64(0)
+    limit = levels.conf_pos - total
+    for z in range(len(line)):
+        word |= ~((line[z] - limit) >> 63) & bit[z]
+    b.sure_pos[k, row] = np.uint64(word)
+    word = np.int64(0)
+    limit = levels.conf_neg - total + 1
+    for z in range(len(line)):
+        word |= ((line[z] - limit) >> 63) & bit[z]
+    b.sure_neg[k, row] = np.uint64(word)
 
 
 @kernel
@@ -336,26 +462,15 @@ def _write_rows(b: Brick, levels: Levels, level: int, row: int, offsets: npt.NDA
             _write_exact_row(b, levels, row + y, here, rest, offsets, rests, n)
             continue
         for k in range(n):
-            total = here + offsets[k]
-            limit = levels.neg - total + 1
-            word = np.int64(0)
-            for z in range(n_z):  # the sign of line - limit, spread over the word: set where F <= neg
-                word |= ((line[z] - limit) >> 63) & bit[z]
-            b.neg[k, row + y] = np.uint64(word)
-            if levels.simple:
-                continue
-            word = np.int64(0)
-            limit = levels.pos - total
-            for z in range(n_z):
-                word |= ~((line[z] - limit) >> 63) & bit[z]
-            b.pos[k, row + y] = np.uint64(word)
-            word = np.int64(0)
-            limit = levels.conf_pos - total
-            for z in range(n_z):
-                word |= ~((line[z] - limit) >> 63) & bit[z]
-            b.sure_pos[k, row + y] = np.uint64(word)
-            word = np.int64(0)
-            limit = levels.conf_neg - total + 1
-            for z in range(n_z):
-                word |= ((line[z] - limit) >> 63) & bit[z]
-            b.sure_neg[k, row + y] = np.uint64(word)
+            _write_word(b, levels, line, bit, here + offsets[k], k, row + y)
+
+
+@kernel
+def write_dense(b: Brick, levels: Levels, table: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]) -> None:
+    """The signs of a table over all moving axes, for every offset."""
+    n_z = b.info[5]
+    bit = b.bit[:n_z]
+    for row in range(b.info[3]):
+        line = table[row * n_z : (row + 1) * n_z]
+        for k in range(len(offsets)):
+            _write_word(b, levels, line, bit, offsets[k], k, row)

@@ -10,14 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.engines.box.brick import ROLE_O, Brick, Frame, Levels, Nodes, lay_brick
-from boxqte.engines.box.erosion import Memo, Windows, erode, erode_sure, mass_of
+from boxqte.engines.box.erosion import Memo, Windows
 from boxqte.engines.box.jit import inlined, kernel
+from boxqte.engines.box.measure import measure_held, one_kind
+from boxqte.engines.box.ranks import Ranks, lay_ranks
 from boxqte.engines.box.records import FULL, Arena, Cuts, known_move, make, make_leaf, residue_of, restrict
-from boxqte.engines.box.state import FAIR, LOW, N_KINDS, UNFAIR, add_mass
-from boxqte.engines.box.tables import add_table, clear_tables, write_bitmaps
+from boxqte.engines.box.state import FAIR, LOW, N_KINDS, UNFAIR, add_mass, copy_box, copy_masses
+from boxqte.engines.box.tables import clear_tables
+from boxqte.engines.box.walk import LAID, NO_RECORDS, OFFSETS, Walk, lay_walk, walk_brick
 
 DONE, OUT_OF_ROOM, TOO_LARGE = 0, 1, 2
-OFFSETS = 4096
 
 
 @inlined
@@ -36,8 +38,8 @@ def child(arena: Arena, cuts: Cuts, frame: Frame, nodes: Nodes, src: int, dst: i
     axis = cuts.axis[cut]
     word, bit = axis >> 6, np.uint64(axis & 63)
     if src != dst:
-        nodes.domain[dst] = nodes.domain[src]
-        nodes.axis_mass[dst] = nodes.axis_mass[src]
+        copy_box(nodes.domain[src], nodes.domain[dst])
+        copy_masses(nodes.axis_mass[src], nodes.axis_mass[dst])
         for t in range(nodes.n_trees[src]):
             nodes.trees[dst, t] = nodes.trees[src, t]
         nodes.n_trees[dst] = nodes.n_trees[src]
@@ -101,7 +103,7 @@ def load_box(
     arena: Arena, cuts: Cuts, frame: Frame, nodes: Nodes, root: int, f: int, domain: npt.NDArray[np.uint64]
 ) -> bool:
     """Frame f becomes the node of the given box, derived from the root frame."""
-    nodes.domain[f] = domain
+    copy_box(domain, nodes.domain[f])
     nodes.n_trees[f] = nodes.n_trees[root]
     nodes.constant[f] = nodes.constant[root]
     nodes.rest[f] = nodes.rest[root]
@@ -228,127 +230,8 @@ def _is_brick(arena: Arena, cuts: Cuts, frame: Frame, levels: Levels, nodes: Nod
 
 
 @kernel
-def _fair_side(b: Brick, levels: Levels, win: Windows, memo: Memo, bits: npt.NDArray[np.uint64],
-               sure: npt.NDArray[np.uint64]) -> float:  # fmt: skip
-    """The mass of (s, x) that are sure and whose admissible windows are clear of `bits` (row words of one offset)."""
-    combos, rows = b.info[2], b.info[4]
-    if combos == 1 and not b.s_single[0]:
-        return erode(win, memo, 0, bits, 0) if levels.simple else erode_sure(win, memo, sure, 0, bits, 0)
-    seen, twice, other = b.all_bits, b.twice, b.other
-    for i in range(rows):
-        seen[i] = 0
-        twice[i] = 0
-    for s in range(combos):
-        for i in range(rows):
-            word = bits[s * rows + i]
-            twice[i] |= seen[i] & word
-            seen[i] |= word
-    total = 0.0
-    common = -1.0  # erosion of what any combination sees, made once
-    for s in range(combos):
-        differs = False
-        if b.s_single[s]:  # x' must take another combination: only what some other one sees counts
-            for i in range(rows):
-                other[i] = twice[i] | (seen[i] & ~bits[s * rows + i])
-                differs |= other[i] != seen[i]
-        if differs:
-            total += b.s_mass[s] * erode_sure(win, memo, sure, s * rows, other, 0)
-        elif levels.simple:
-            if common < 0.0:
-                common = erode(win, memo, 0, seen, 0)
-            total += b.s_mass[s] * common
-        else:
-            total += b.s_mass[s] * erode_sure(win, memo, sure, s * rows, seen, 0)
-    return total
-
-
-@inlined
-def _one_kind(levels: Levels, low: int, high: int) -> int:
-    """FAIR or LOW if margins between low and high settle every x alike, else -1."""
-    low -= levels.fuzz
-    high += levels.fuzz
-    if low > levels.conf_neg and high < levels.conf_pos:
-        return LOW
-    if (low >= levels.conf_pos and low > levels.neg) or (high <= levels.conf_neg and high < levels.pos):
-        return FAIR
-    return -1
-
-
-@kernel
-def _measure_offsets(b: Brick, levels: Levels, win: Windows, memo: Memo, n_offsets: int, masses: npt.NDArray[np.float64],
-                     counts: npt.NDArray[np.int64]) -> bool:  # fmt: skip
-    """Measure the brick's current tables for every offset in the list and add the masses."""
-    order = np.argsort(b.offset[:n_offsets])
-    kept = 0
-    values = np.empty(n_offsets, np.int64)
-    rests = np.empty(n_offsets, np.int64)
-    weights = np.empty(n_offsets, np.float64)
-    lost = np.empty(n_offsets, np.float64)  # Neumaier: equal offsets add up within two roundings
-    for i in range(n_offsets):
-        j = order[i]
-        if kept > 0 and values[kept - 1] == b.offset[j] and rests[kept - 1] == b.offset_rest[j]:
-            before, more = weights[kept - 1], b.weight[j]
-            after = before + more
-            lost[kept - 1] += (before - after) + more if before >= more else (more - after) + before
-            weights[kept - 1] = after
-        else:
-            values[kept] = b.offset[j]
-            rests[kept] = b.offset_rest[j]
-            weights[kept] = b.weight[j]
-            lost[kept] = 0.0
-            kept += 1
-    for i in range(kept):
-        weights[i] += lost[i]
-    n = 0
-    for i in range(kept):  # offsets that leave no doubt about any cell
-        kind = _one_kind(levels, b.sums[0] + values[i], b.sums[1] + values[i])
-        if kind >= 0:
-            add_mass(masses, kind, weights[i])
-        else:
-            values[n] = values[i]
-            rests[n] = rests[i]
-            weights[n] = weights[i]
-            n += 1
-    rows, combos = b.info[3], b.info[2]
-    per_combo = b.info[4]
-    batch = b.neg.shape[0]
-    at = 0
-    while at < n:
-        size = min(batch, n - at)
-        if not write_bitmaps(b, levels, values[at : at + size], rests[at : at + size], size):
-            return False
-        counts[2] += size
-        for k in range(size):
-            neg = b.neg[k]
-            fair = 0.0
-            low = 0.0
-            if levels.simple:
-                pos = b.pos[0]
-                for i in range(rows):
-                    pos[i] = ~neg[i] & win.full[0]
-                fair = _fair_side(b, levels, win, memo, neg, pos) + _fair_side(b, levels, win, memo, pos, neg)
-            else:
-                fair = _fair_side(b, levels, win, memo, neg, b.sure_pos[k]) + _fair_side(
-                    b, levels, win, memo, b.pos[k], b.sure_neg[k]
-                )
-                sure = 0.0
-                for s in range(combos):
-                    sure += b.s_mass[s] * (
-                        mass_of(win, memo, 0, b.sure_pos[k, s * per_combo :])
-                        + mass_of(win, memo, 0, b.sure_neg[k, s * per_combo :])
-                    )
-                low = max(1.0 - sure, 0.0)
-            w = weights[at + k]
-            add_mass(masses, FAIR, w * fair)
-            add_mass(masses, LOW, w * low)
-            add_mass(masses, UNFAIR, w * max(1.0 - fair - low, 0.0))
-        at += size
-    return True
-
-
-@kernel
-def _settle(arena: Arena, cuts: Cuts, frame: Frame, nodes: Nodes, f: int, b: Brick, exact: bool) -> bool:
-    """Trees of the frame that have no O axis left become tables; they are noted so that they can be taken back."""
+def _settle(arena: Arena, frame: Frame, nodes: Nodes, f: int, b: Brick) -> None:
+    """Trees of the frame that have no O axis left are held by the brick, until the search leaves the frame."""
     kept = 0
     nodes.n_added[f] = 0
     for t in range(nodes.n_trees[f]):
@@ -357,12 +240,12 @@ def _settle(arena: Arena, cuts: Cuts, frame: Frame, nodes: Nodes, f: int, b: Bri
             nodes.trees[f, kept] = tree
             kept += 1
         else:
-            if not add_table(arena, cuts, frame, b, tree, 1, exact):
-                return False
-            nodes.added[f, nodes.n_added[f]] = tree
+            b.held[0, b.info[8]] = tree
+            b.info[8] += 1
+            b.sums[0] += arena.record[tree]["min"]
+            b.sums[1] += arena.record[tree]["max"]
             nodes.n_added[f] += 1
     nodes.n_trees[f] = kept
-    return True
 
 
 @kernel
@@ -381,8 +264,7 @@ def _resolve(arena: Arena, cuts: Cuts, frame: Frame, levels: Levels, nodes: Node
         if entering:
             if base < 0:
                 counts[1] += 1
-                if not _settle(arena, cuts, frame, nodes, f, b, levels.fuzz > 0):
-                    return False
+                _settle(arena, frame, nodes, f, b)
             cut = choose_cut(arena, cuts, frame, nodes, f, b, base >= 0)
             if base < 0 and cut < 0:
                 base = f
@@ -397,7 +279,7 @@ def _resolve(arena: Arena, cuts: Cuts, frame: Frame, levels: Levels, nodes: Node
                 n += 1
                 nodes.side[f] = 2
                 if n == OFFSETS:
-                    if not _measure_offsets(b, levels, win, memo, n, masses, counts):
+                    if not measure_held(arena, cuts, frame, b, levels, win, memo, n, masses, counts):
                         return False
                     n = 0
         if nodes.side[f] < 2:
@@ -410,12 +292,15 @@ def _resolve(arena: Arena, cuts: Cuts, frame: Frame, levels: Levels, nodes: Node
             entering = True
             continue
         if f == base:
-            if n > 0 and not _measure_offsets(b, levels, win, memo, n, masses, counts):
+            if n > 0 and not measure_held(arena, cuts, frame, b, levels, win, memo, n, masses, counts):
                 return False
             base = -1
         if base < 0:
-            for t in range(nodes.n_added[f]):
-                add_table(arena, cuts, frame, b, nodes.added[f, t], -1, levels.fuzz > 0)
+            for _ in range(nodes.n_added[f]):
+                b.info[8] -= 1
+                tree = b.held[0, b.info[8]]
+                b.sums[0] -= arena.record[tree]["min"]
+                b.sums[1] -= arena.record[tree]["max"]
             nodes.n_added[f] = 0
         entering = False
         f -= 1
@@ -432,6 +317,8 @@ def search(
     b: Brick,
     win: Windows,
     memo: Memo,
+    rk: Ranks,
+    walk: Walk,
     box: npt.NDArray[np.uint64],
     out_boxes: npt.NDArray[np.uint64],
     out_mass: npt.NDArray[np.float64],
@@ -450,25 +337,39 @@ def search(
     for t in range(nodes.n_trees[1]):
         low += arena.record[nodes.trees[1, t]]["min"]
         high += arena.record[nodes.trees[1, t]]["max"]
-    kind = _one_kind(levels, low, high)
+    kind = one_kind(levels, low, high)
     if kind >= 0:
         add_mass(masses, kind, box_mass(nodes, 1))
         return DONE
-    if _is_brick(arena, cuts, frame, levels, nodes, 1, b):
-        if not lay_brick(arena, cuts, frame, levels, nodes, 1, b, win, memo, need):
-            return TOO_LARGE
-        clear_tables(b)
-        own = np.zeros(2 * N_KINDS)
-        if not _resolve(arena, cuts, frame, levels, nodes, 1, b, win, memo, own, counts):
-            return OUT_OF_ROOM
-        for kind in (FAIR, UNFAIR, LOW):
-            add_mass(masses, kind, own[kind] + own[kind + N_KINDS])
-        return DONE
     cut = choose_cut(arena, cuts, frame, nodes, 1, b, False)
+    if cut < 0 or _is_brick(arena, cuts, frame, levels, nodes, 1, b):
+        fits = lay_brick(arena, cuts, frame, levels, nodes, 1, b, win, memo, need)
+        small = b.info[3] * b.info[5] <= levels.dense_cells
+        # A large brick is worth its compaction: first resolve all that mixes O with the moving axes.
+        if small or cut < 0:
+            if not fits:
+                return TOO_LARGE
+            own = b.own_masses
+            for kind in range(2 * N_KINDS):
+                own[kind] = 0.0
+            if small and levels.fuzz == 0:
+                if not lay_ranks(b, win, rk, need):
+                    return TOO_LARGE
+                status = lay_walk(arena, cuts, frame, nodes, 1, b, walk, need)
+                if status != LAID:
+                    return OUT_OF_ROOM if status == NO_RECORDS else TOO_LARGE
+                walk_brick(cuts, frame, levels, b, win, memo, rk, walk, own, counts)
+            else:
+                clear_tables(b, levels)
+                if not _resolve(arena, cuts, frame, levels, nodes, 1, b, win, memo, own, counts):
+                    return OUT_OF_ROOM
+            for kind in (FAIR, UNFAIR, LOW):
+                add_mass(masses, kind, own[kind] + own[kind + N_KINDS])
+            return DONE
     for side in range(2):
         if not child(arena, cuts, frame, nodes, 1, 2, cut, side):
             return OUT_OF_ROOM
-        out_boxes[counts[0]] = nodes.domain[2]
+        copy_box(nodes.domain[2], out_boxes[counts[0]])
         out_mass[counts[0]] = box_mass(nodes, 2)
         counts[0] += 1
     return DONE

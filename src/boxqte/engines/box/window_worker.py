@@ -14,9 +14,11 @@ from boxqte.engines.box.driver import COUNTED, BoxArray, Closed, FloatArray, Rep
 from boxqte.engines.box.erosion import BLOCK_MEMO, BLOCK_WORDS, Memo, Windows
 from boxqte.engines.box.exchange_worker import root_boxes
 from boxqte.engines.box.problem import Problem, compile_problem, wrapped
+from boxqte.engines.box.ranks import LANE, MOST_RANKS, Ranks
 from boxqte.engines.box.records import new_arena
 from boxqte.engines.box.state import N_KINDS
-from boxqte.engines.box.window import DONE, OFFSETS, TOO_LARGE, build_root, search
+from boxqte.engines.box.walk import OFFSETS, Walk
+from boxqte.engines.box.window import DONE, TOO_LARGE, build_root, search
 from boxqte.errors import EngineError
 from boxqte.examples import loan_ensemble, loan_space
 from boxqte.grid import build_grid
@@ -30,7 +32,17 @@ MAX_SLOTS = 256
 class WindowWorker:
     """Owns an arena of residual trees, the frames of the search over O, and the buffers of one brick; one per thread."""
 
-    def __init__(self, problem: Problem, *, mixed_limit: int, cell_limit: int, arena: int, memory: int):
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        mixed_limit: int,
+        cell_limit: int,
+        arena: int,
+        memory: int,
+        dense_cells: int = 1 << 17,
+        table_cells: int = 1 << 16,
+    ):
         self.problem = problem
         self.memory_limit = memory
         t = problem.thresholds
@@ -38,7 +50,7 @@ class WindowWorker:
         exact = problem.grid.thresholds
         self.levels = Levels(
             t.pos, t.neg, t.conf_pos, t.conf_neg, exact.all_confident, _points_matter(problem), mixed_limit, float(cell_limit),
-            problem.fuzz, *(wrapped(v) for v in (exact.pos, exact.neg, exact.conf_pos, exact.conf_neg)),
+            dense_cells, table_cells, problem.fuzz, *(wrapped(v) for v in (exact.pos, exact.neg, exact.conf_pos, exact.conf_neg)),
         )  # fmt: skip
         self.rows = 1 << 12
         self.block = 1 << 13
@@ -47,13 +59,19 @@ class WindowWorker:
         self.capacity = 1 << max(arena - 1, 15).bit_length()
         self.out_boxes = np.zeros((2, problem.n_axes, problem.cuts.mask.shape[1]), np.uint64)
         self.out_mass = np.zeros(2)
-        self.need = np.zeros(3, np.int64)
+        self.need = np.zeros(8, np.int64)
+        self.sizes = [1 << 12, 1 << 14, 1 << 16, 1 << 10, 1 << 16]
+        """of ranks and walks: cells, windows, sparse tables, window rows, dense tables"""
         self._rebuild_tree_arena()
         self._rebuild_brick()
+        self._rebuild_walk()
 
     @property
     def memory(self) -> int:
-        return sum(a.nbytes for a in (*self.arena, *self.nodes, *self.brick, *self.windows, *self.memo))
+        return sum(
+            a.nbytes
+            for a in (*self.arena, *self.nodes, *self.brick, *self.windows, *self.memo, *self.ranks, *self.walk)
+        )
 
     def _rebuild_tree_arena(self) -> None:
         """A fresh arena with the root frame in it; a larger one if the root alone does not fit."""
@@ -68,7 +86,6 @@ class WindowWorker:
             domain=np.zeros((frames, p.n_axes, words), np.uint64),
             axis_mass=np.ones((frames, p.n_axes)),
             n_added=np.zeros(frames, np.int32),
-            added=np.zeros((frames, trees), np.uint32),
             cut=np.zeros(frames, np.int64),
             side=np.zeros(frames, np.int64),
         )
@@ -115,7 +132,10 @@ class WindowWorker:
             group_at=np.zeros(n_cuts, np.int32),
             row_axis=np.zeros(n_axes, np.int32),
             row_of=np.zeros(n_axes, np.int32),
-            info=np.zeros(8, np.int64),
+            info=np.zeros(9, np.int64),
+            held=np.zeros((n_levels, len(p.roots)), np.uint32),
+            shown=np.zeros(len(p.roots), np.uint32),
+            stand=np.zeros(n_levels, np.int64),
             s_mass=np.zeros(combinations),
             s_single=np.zeros(combinations, np.bool_),
             slot_mask=np.zeros((n_levels, MAX_SLOTS), np.int64),
@@ -150,6 +170,7 @@ class WindowWorker:
             offset_rest=np.zeros(OFFSETS, np.int64),
             weight=np.zeros(OFFSETS),
             score=np.zeros(n_cuts),
+            own_masses=np.zeros(2 * N_KINDS),
             bit=(np.uint64(1) << np.arange(64, dtype=np.uint64)).view(np.int64),
         )
         self.windows = Windows(
@@ -180,6 +201,79 @@ class WindowWorker:
             total=np.zeros(n_levels),
             slot=np.zeros(n_levels, np.int64),
             own_at=np.zeros(n_levels, np.int64),
+        )
+
+    def _rebuild_walk(self) -> None:
+        p = self.problem
+        trees, n_axes, words = len(p.roots), p.n_axes, p.cuts.mask.shape[1]
+        cells, windows, sparse, rows, dense = (-(-size // LANE) * LANE for size in self.sizes)
+        most_windows = int(self.frame.n_refined.max(initial=1)) + 1 + LANE
+        choices = int(p.axes.n_cells.sum()) + 8  # every choice narrows some axis by at least one cell
+        nodes = 4 * len(p.cut) + 64
+        sides = 1 if self.levels.simple else cells
+        window_low, window_high = np.zeros(2 * windows, np.uint8), np.zeros(2 * windows, np.uint8)
+        sparse_low, sparse_high = np.zeros(sparse, np.uint8), np.zeros(sparse, np.uint8)
+        own_low, own_high = np.zeros(windows, np.uint8), np.zeros(windows, np.uint8)
+        self.ranks = Ranks(
+            neg=np.zeros(cells, np.uint8),
+            pos=np.zeros(sides, np.uint8),
+            sure_neg=np.zeros(sides, np.uint8),
+            sure_pos=np.zeros(sides, np.uint8),
+            low=np.zeros(cells, np.uint8),
+            high=np.zeros(cells, np.uint8),
+            second_low=np.zeros(cells, np.uint8),
+            second_high=np.zeros(cells, np.uint8),
+            all_low=np.zeros(cells, np.uint8),
+            all_high=np.zeros(cells, np.uint8),
+            window_low=window_low,
+            window_low_words=window_low.view(np.uint64),
+            window_high=window_high,
+            window_high_words=window_high.view(np.uint64),
+            sparse_low=sparse_low,
+            sparse_low_words=sparse_low.view(np.uint64),
+            sparse_high=sparse_high,
+            sparse_high_words=sparse_high.view(np.uint64),
+            own_low=own_low,
+            own_low_words=own_low.view(np.uint64),
+            own_high=own_high,
+            own_high_words=own_high.view(np.uint64),
+            row_weight=np.zeros(rows),
+            row_base=np.zeros(rows, np.int32),
+            last_weight=np.zeros(most_windows),
+            last_base=np.zeros(most_windows, np.int64),
+            one=np.zeros((n_axes + 3, most_windows), np.uint64),
+            two=np.zeros((n_axes + 3, most_windows), np.uint64),
+            cumulated=np.zeros(MOST_RANKS + 1),
+            size=np.zeros(4, np.int64),
+            masses=np.zeros(3),
+        )
+        self.walk = Walk(
+            cut=np.zeros(nodes, np.int32),
+            yes=np.zeros(nodes, np.int32),
+            no=np.zeros(nodes, np.int32),
+            value=np.zeros(nodes, np.int64),
+            root=np.zeros(trees + 1, np.int32),
+            least=np.zeros(trees + 1, np.int64),
+            most=np.zeros(trees + 1, np.int64),
+            shape=np.zeros(5, np.int64),
+            tree=np.zeros(nodes, np.uint32),
+            todo=np.zeros(nodes, np.uint32),
+            todo_node=np.zeros(nodes, np.int32),
+            dense=np.zeros(dense, np.int64),
+            sum_at=np.zeros(trees + 1, np.int64),
+            constant=np.zeros(trees + 1, np.int64),
+            smallest=np.zeros(trees + 1, np.int64),
+            largest=np.zeros(trees + 1, np.int64),
+            domain=np.zeros((n_axes, words), np.uint64),
+            axis_mass=np.zeros(n_axes),
+            at_tree=np.zeros(choices, np.int32),
+            at_node=np.zeros(choices, np.int32),
+            side=np.zeros(choices, np.int8),
+            kept_domain=np.zeros((choices, words), np.uint64),
+            kept_mass=np.zeros(choices),
+            offset=np.zeros(OFFSETS, np.int64),
+            rest=np.zeros(OFFSETS, np.int64),
+            weight=np.zeros(OFFSETS),
         )
 
     def work(self, boxes: BoxArray, masses: FloatArray, budget: int, depth_first: bool) -> Reply:
@@ -217,13 +311,13 @@ class WindowWorker:
         while True:
             counts = np.zeros(4, np.int64)
             status = search(
-                self.arena, self.problem.cuts, self.frame, self.levels, self.nodes, self.brick, self.windows, self.memo, box,
-                self.out_boxes, self.out_mass, decided, counts, self.need,
+                self.arena, self.problem.cuts, self.frame, self.levels, self.nodes, self.brick, self.windows, self.memo,
+                self.ranks, self.walk, box, self.out_boxes, self.out_mass, decided, counts, self.need,
             )  # fmt: skip
             if status == DONE:
                 return counts
             if status == TOO_LARGE:
-                rows, block, table = (int(n) for n in self.need)
+                rows, block, table, *sizes = (int(n) for n in self.need)
                 self.rows, self.block, self.table = max(self.rows, rows), max(self.block, block), max(self.table, table)
                 if 8 * (8 * rows + block + table) > self.memory_limit:
                     raise EngineError(
@@ -231,6 +325,8 @@ class WindowWorker:
                         "memory limit; give more memory, or a tolerance to fewer attributes"
                     )
                 self._rebuild_brick()
+                self.sizes = [max(old, new) for old, new in zip(self.sizes, sizes)]
+                self._rebuild_walk()
             else:
                 self.capacity *= 2
                 self.cells *= 2
@@ -258,7 +354,8 @@ def rounding_bound(problem: Problem) -> Fraction:
     refined = sum(2 * len(problem.grid.axes[a].refined) for a in problem.axis_ids)
     cells = int(problem.axes.n_cells.sum())
     # twice: the unfair mass is what the other two leave of a box, so it carries the errors of both
-    roundings = 2 * (refined + cells + 16 * problem.n_axes + 128)
+    # and once for every offset of a shape: ranks look their weights up in a prefix sum
+    roundings = 2 * (refined + cells + 16 * problem.n_axes + 2 * MOST_RANKS + 128)
     return Fraction(101, 100) * roundings / 2**53 + Fraction(1, 2**1000)
 
 

@@ -67,10 +67,18 @@ class ClassDecider(PointDecider):
         return problem
 
     def _decide(
-        self, points: npt.NDArray[np.int64], budget: int, verdict: npt.NDArray[np.int8], witness: Int32Array
+        self,
+        points: npt.NDArray[np.int64],
+        budget: int,
+        verdict: npt.NDArray[np.int8],
+        witness: Int32Array,
+        windows: tuple[Int32Array, Int32Array] | None,
     ) -> None:
         p, grid = self.problem, self.grid
         own, low, high, must = p.windows(points)
+        if windows is not None:
+            mine = list(p.axis_ids)
+            low, high = np.maximum(low, windows[0][:, mine]), np.minimum(high, windows[1][:, mine])
         margins = np.tile(self.bases, (len(points), 1))
         kernels.margins(p.forest, own, margins)
         ranked = np.sort(margins, axis=1)
@@ -95,17 +103,19 @@ class ClassDecider(PointDecider):
             for c in np.unique(top[verdict == OPEN]).tolist():
                 if c == rival:
                     continue
-                mine = np.where((verdict == OPEN) & (top == c), OPEN, FAIR).astype(np.int8)
-                self._against(c, rival, own, low, high, must, budget, mine, found)
+                here = np.where((verdict == OPEN) & (top == c), OPEN, FAIR).astype(np.int8)
+                self._against(c, rival, own, low, high, must, budget, here, found)
                 asked = (verdict == OPEN) & (top == c)
-                verdict[asked & (mine == UNFAIR)] = UNFAIR
-                given_up |= asked & (mine == UNKNOWN)
-                close |= asked & (mine == CLOSE)
+                verdict[asked & (here == UNFAIR)] = UNFAIR
+                given_up |= asked & (here == UNKNOWN)
+                close |= asked & (here == CLOSE)
         verdict[(verdict == OPEN) & close] = CLOSE
         verdict[(verdict == OPEN) & given_up] = UNKNOWN
         verdict[verdict == OPEN] = FAIR
         unfair = np.flatnonzero(verdict == UNFAIR)
         witness[unfair] = p.witnesses(points[unfair], found[unfair])
+        if windows is not None:
+            verdict[verdict == CLOSE] = UNKNOWN
         for i in np.flatnonzero(verdict == CLOSE).tolist():
             confident, other = class_counterexample(grid, points[i].tolist())
             verdict[i] = LOW if not confident else FAIR if other is None else UNFAIR

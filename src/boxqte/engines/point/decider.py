@@ -68,7 +68,14 @@ class PointDecider:
     def _compile(self) -> PointProblem:
         return compile_binary(self.grid)
 
-    def decide(self, cells: npt.ArrayLike, *, budget: int | None = None, workers: int = 1) -> Verdicts:
+    def decide(
+        self,
+        cells: npt.ArrayLike,
+        *,
+        budget: int | None = None,
+        workers: int = 1,
+        windows: tuple[Int32Array, Int32Array] | None = None,
+    ) -> Verdicts:
         """Decide points given by their refined cells (points x axes of the grid).
 
         Parameters
@@ -79,6 +86,9 @@ class PointDecider:
             Give up on a point (UNKNOWN) after about this many steps of a few nanoseconds; None never gives up.
         workers
             Threads.
+        windows
+            The first and the last base cell on every axis of the grid (points x axes) that x' may lie in, within those
+            that the property allows; a point that 64 bits cannot decide there is UNKNOWN.
         """
         points = np.ascontiguousarray(cells, np.int64)
         if points.ndim != 2 or points.shape[1] != len(self.grid.axes):
@@ -89,7 +99,8 @@ class PointDecider:
 
         def chunk(start: int) -> None:
             part = slice(start, start + CHUNK)
-            self._decide(points[part], NO_BUDGET if budget is None else budget, verdict[part], witness[part])
+            inside = None if windows is None else (windows[0][part], windows[1][part])
+            self._decide(points[part], NO_BUDGET if budget is None else budget, verdict[part], witness[part], inside)
 
         if workers == 1 or len(points) <= CHUNK:
             for start in starts:
@@ -100,11 +111,19 @@ class PointDecider:
         return Verdicts(verdict, witness)
 
     def _decide(
-        self, points: npt.NDArray[np.int64], budget: int, verdict: npt.NDArray[np.int8], witness: Int32Array
+        self,
+        points: npt.NDArray[np.int64],
+        budget: int,
+        verdict: npt.NDArray[np.int8],
+        witness: Int32Array,
+        windows: tuple[Int32Array, Int32Array] | None,
     ) -> None:
         p = self.problem
         t, fuzz, n_trees = p.thresholds, p.fuzz, len(p.forest.roots)
         own, low, high, must = p.windows(points)
+        if windows is not None:
+            mine = list(p.axis_ids)
+            low, high = np.maximum(low, windows[0][:, mine]), np.minimum(high, windows[1][:, mine])
         margins = np.full((len(points), 1), p.base, np.int64)
         kernels.margins(p.forest, own, margins)
         F = margins[:, 0]
@@ -122,6 +141,8 @@ class PointDecider:
         )  # fmt: skip
         unfair = np.flatnonzero(verdict == UNFAIR)
         witness[unfair] = p.witnesses(points[unfair], found[unfair])
+        if windows is not None:
+            verdict[verdict == CLOSE] = UNKNOWN
         for i in np.flatnonzero(verdict == CLOSE).tolist():
             confident, other = counterexample(self.grid, points[i].tolist())
             verdict[i] = LOW if not confident else FAIR if other is None else UNFAIR

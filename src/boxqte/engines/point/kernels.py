@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from boxqte.engines.box.jit import inlined, kernel
+from boxqte.engines.box.jit import allocating, inlined, kernel
 
 LOW, FAIR, UNFAIR, UNKNOWN, CLOSE, OPEN = 0, 1, 2, 3, 4, 5
 OUT_OF_ROOM = -1
@@ -495,7 +495,7 @@ def pin_idle(forest: Forest, s: Search, own: Int32Array, must: bool, low: Int32A
             s.cell[a] = pin
 
 
-@kernel
+@allocating
 def find(
     forest: Forest,
     s: Search,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Any
 
@@ -13,8 +13,8 @@ import numpy as np
 
 from boxqte.engines import Limits, Outcome, Watch
 from boxqte.engines.box import jit
-from boxqte.engines.box.driver import Observer
-from boxqte.engines.box.engine import Box
+from boxqte.engines.box.driver import Keeper, Observer, Recorder
+from boxqte.engines.box.engine import Box, BoxOptions
 from boxqte.engines.box.problem import used_axes
 from boxqte.engines.point import FAIR, LOW, UNFAIR, UNKNOWN, PointDecider, kernels, point_decider
 from boxqte.engines.sample import sequence
@@ -53,18 +53,22 @@ class SampleOptions:
 
 
 @dataclass(frozen=True)
-class AutoOptions(SampleOptions):
-    """Options of the engine `auto`."""
+class AutoOptions(SampleOptions, BoxOptions):
+    """Options of the engine `auto`: those of `box` and of `sample`, and how they share the time."""
 
     exact_share: float = 0.3
     """The share of the time limit for certain bounds; the rest is for draws from what they leave open."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        SampleOptions.__post_init__(self)
+        self.box_options()
         if not 0 < self.exact_share <= 1:
             raise EngineError(
                 f"engine 'auto': option 'exact_share' must lie above 0 and up to 1, found {self.exact_share}"
             )
+
+    def box_options(self) -> BoxOptions:
+        return BoxOptions(**{option.name: getattr(self, option.name) for option in fields(BoxOptions)})
 
 
 class Sample:
@@ -72,6 +76,7 @@ class Sample:
 
     name = "sample"
     Options = SampleOptions
+    many_classes = True
 
     def __init__(self, options: SampleOptions | None = None):
         self.options = options or SampleOptions()
@@ -85,10 +90,11 @@ class Auto:
 
     name = "auto"
     Options = AutoOptions
+    many_classes = True
 
     def __init__(self, options: AutoOptions | None = None):
         self.options = options or AutoOptions()
-        self.box = Box()
+        self.box = Box(self.options.box_options())
 
     @property
     def observers(self) -> list[Observer]:
@@ -98,6 +104,24 @@ class Auto:
     def use_cluster(self, client: Any) -> None:
         """Let the processes behind a Dask client do the exact part."""
         self.box.use_cluster(client)
+
+    @property
+    def recorder(self) -> Recorder | None:
+        """Writes the certificate of the exact part."""
+        return self.box.recorder
+
+    @recorder.setter
+    def recorder(self, recorder: Recorder | None) -> None:
+        self.box.recorder = recorder
+
+    @property
+    def keeper(self) -> Keeper | None:
+        """Keeps the state of the exact part."""
+        return self.box.keeper
+
+    @keeper.setter
+    def keeper(self, keeper: Keeper | None) -> None:
+        self.box.keeper = keeper
 
     def run(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
         if limits.time_limit is None:

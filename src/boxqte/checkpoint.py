@@ -1,0 +1,183 @@
+"""Checkpoints: the state of a search in a file, so that a killed run goes on where it was (docs/resume.md).
+
+The file is a line `boxqte checkpoint 1`, a line with the SHA-256 of all that follows, a line of JSON, and the open
+boxes as plain arrays. It is replaced as a whole: written beside, forced to disk, renamed. Whenever the process dies,
+the file is a complete state, the old one or the new one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from boxqte.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from boxqte.engines import Watch
+    from boxqte.engines.box.driver import Entry, Saved
+    from boxqte.grid import Grid
+
+VERSION = 1
+MAGIC = b"boxqte checkpoint "
+EVERY = 5.0  # seconds
+SHARE = 20  # saving takes at most this part of the time: one second of writing, then at least 20 of work
+MEANINGS = {
+    "engine": "of engine '{found}', asked is engine '{asked}'",
+    "model": "of another model: the fingerprint is {found:.12}, that of the model here {asked:.12}",
+    "space": "of another space: the fingerprint is {found:.12}, that of the space here {asked:.12}",
+    "property": "of another property: {found}, asked is {asked}",
+    "certificate": "of a run with certificate {found}, asked is certificate {asked}",
+    "cells": "of a version of boxqte that numbered the cells in another way",
+}
+
+
+def identity(grid: Grid, engine: str, certificate: str | None = None) -> dict[str, str]:
+    """What a checkpoint must agree with before a run may go on from it. Options and limits may differ."""
+    digest = hashlib.sha256()
+    digest.update(repr([(axis.n_cells, axis.sensitive, axis.moves) for axis in grid.axes]).encode())
+    digest.update(repr([(cut.axis, cut.mask) for cut in grid.cuts]).encode())
+    digest.update(repr((grid.values, grid.base, grid.thresholds)).encode())
+    for array in (grid.roots, grid.cut, grid.yes, grid.no, grid.leaf):
+        digest.update(array.tobytes())
+    return {
+        "engine": engine,
+        "model": grid.ensemble.fingerprint(),
+        "space": grid.space.fingerprint(),
+        "property": json.dumps(grid.property.to_json(), sort_keys=True),
+        "certificate": "none" if certificate is None else f"'{certificate}'",
+        "cells": digest.hexdigest(),
+    }
+
+
+class Checkpoint:
+    """The checkpoint file of one run (a driver.Keeper)."""
+
+    def __init__(self, path: str | Path, identity: Mapping[str, str], every: float = EVERY):
+        if not every >= 0:
+            raise CheckpointError(f"checkpoint_every: must be at least 0 seconds, found {every}")
+        self.path = Path(path)
+        self.identity = dict(identity)
+        self.every = every
+        self.resumed = False
+        self._due = time.monotonic() + every
+        self._complained = False
+
+    @property
+    def seconds_left(self) -> float:
+        return self._due - time.monotonic()
+
+    def save(self, saved: Saved, watch: Watch) -> None:
+        """Replace the file by the given state. If the disk refuses, the old file stays and the run goes on."""
+        started = time.monotonic()
+        try:
+            self._replace(_encoded(saved, self.identity, watch))
+        except OSError as error:
+            if not self._complained:
+                self._complained = True
+                reason = error.strerror or error
+                warnings.warn(f"checkpoint {self.path}: cannot be written: {reason}; the run goes on", stacklevel=2)
+        now = time.monotonic()
+        self._due = now + max(self.every, SHARE * (now - started))
+
+    def _replace(self, content: bytes) -> None:
+        beside = self.path.with_name(self.path.name + ".part")
+        with open(beside, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, self.path)
+        if hasattr(os, "O_DIRECTORY"):  # the new name itself must survive a loss of power
+            folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+    def restore(self, entry_bytes: int, watch: Watch) -> Saved | None:
+        """The state in the file; None if there is no file yet. Refuses what is no checkpoint of this very question."""
+        try:
+            content = self.path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise CheckpointError(f"checkpoint {self.path}: cannot be read: {error.strerror}") from None
+        head, arrays = self._opened(content)
+        for name, meaning in MEANINGS.items():
+            found, asked = head["identity"][name], self.identity[name]
+            if found != asked:
+                raise CheckpointError(
+                    f"checkpoint {self.path}: is {meaning.format(found=found, asked=asked)}; give another file, or delete it"
+                )
+        saved, trace = _decoded(head, arrays, entry_bytes)
+        watch.resume(head["seconds"], trace)
+        self.resumed = True
+        return saved
+
+    def _opened(self, content: bytes) -> tuple[dict[str, Any], bytes]:
+        """Header and arrays of an intact file."""
+        title, _, rest = content.partition(b"\n")
+        if not title.startswith(MAGIC):
+            raise CheckpointError(f"checkpoint {self.path}: the file is there, but is no checkpoint of boxqte")
+        if title != MAGIC + str(VERSION).encode():
+            version = title[len(MAGIC) :].decode(errors="replace")
+            raise CheckpointError(f"checkpoint {self.path}: has format {version}, this version reads format {VERSION}")
+        checksum, _, rest = rest.partition(b"\n")
+        if checksum.decode(errors="replace") != hashlib.sha256(rest).hexdigest():
+            raise CheckpointError(
+                f"checkpoint {self.path}: is damaged or cut short, its checksum does not fit; delete it to begin anew"
+            )
+        line, _, arrays = rest.partition(b"\n")
+        return json.loads(line), arrays
+
+
+def _encoded(saved: Saved, identity: Mapping[str, str], watch: Watch) -> bytes:
+    entries = saved.heap + saved.stack
+    head = {
+        "identity": identity,
+        "seconds": watch.seconds,
+        "sums": {kind: [part.hex() for part in parts] for kind, parts in saved.sums.items()},
+        "counts": saved.counts,
+        "record": saved.record,
+        "heap": len(saved.heap),
+        "stack": len(saved.stack),
+        "trace": len(watch.trace),
+    }
+    body = [
+        json.dumps(head).encode(),
+        b"\n",
+        np.array([entry[0] for entry in entries], "<f8").tobytes(),
+        np.array([entry[1] for entry in entries], "<i8").tobytes(),
+        np.array([entry[2] for entry in entries], "<f8").tobytes(),
+        np.array(watch.trace, "<f8").tobytes(),
+        *(entry[3] for entry in entries),
+    ]
+    digest = hashlib.sha256()
+    for part in body:
+        digest.update(part)
+    return b"".join([MAGIC, str(VERSION).encode(), b"\n", digest.hexdigest().encode(), b"\n", *body])
+
+
+def _decoded(head: dict[str, Any], arrays: bytes, entry_bytes: int) -> tuple[Saved, list[tuple[float, float, float]]]:
+    from boxqte.engines.box.driver import Saved
+
+    n, m = head["heap"] + head["stack"], head["trace"]
+    scores, serials, masses, points = (
+        np.frombuffer(arrays, kind, count, 8 * start).tolist()
+        for kind, count, start in (("<f8", n, 0), ("<i8", n, n), ("<f8", n, 2 * n), ("<f8", 3 * m, 3 * n))
+    )
+    boxes = memoryview(arrays)[8 * (3 * n + 3 * m) :]
+    entries: list[Entry] = [
+        (score, serial, mass, bytes(boxes[i * entry_bytes : (i + 1) * entry_bytes]))
+        for i, (score, serial, mass) in enumerate(zip(scores, serials, masses))
+    ]
+    sums = {kind: tuple(map(float.fromhex, parts)) for kind, parts in head["sums"].items()}
+    saved = Saved(sums, head["counts"], entries[: head["heap"]], entries[head["heap"] :], head["record"])
+    return saved, [(points[i], points[i + 1], points[i + 2]) for i in range(0, 3 * m, 3)]

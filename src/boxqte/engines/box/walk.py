@@ -1,0 +1,317 @@
+"""The walk over O of a brick: every way to resolve its mixed trees is a shape, every way through its pure-O trees an offset.
+
+A mixed tree is rewritten as a decision tree over O alone whose leaves are tables over the moving axes. The trees are then
+walked one after the other, as a whole path at a time; a table is added where its leaf is reached, so that the shape of a
+walk costs one addition of tables more than that of its parent.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from boxqte.engines.box.brick import ROLE_O, Brick, Frame, Levels, Nodes
+from boxqte.engines.box.erosion import Memo, Windows
+from boxqte.engines.box.jit import inlined, kernel
+from boxqte.engines.box.measure import measure_shape, one_kind
+from boxqte.engines.box.ranks import Ranks
+from boxqte.engines.box.records import FULL, Arena, Cuts, restrict
+from boxqte.engines.box.state import add_mass, copy_box, copy_masses
+from boxqte.engines.box.tables import fill_table
+
+OFFSETS = 4096
+LAID, NO_RECORDS, NO_TABLES = 0, 1, 2
+
+
+class Walk(NamedTuple):
+    """The decision trees of a brick, mixed ones first, and the state of the walk."""
+
+    cut: npt.NDArray[np.int32]
+    yes: npt.NDArray[np.int32]
+    no: npt.NDArray[np.int32]
+    value: npt.NDArray[np.int64]
+    """node -> its O cut, -1 at a leaf; a leaf's constant; its table in `yes`, -1 none"""
+    root: npt.NDArray[np.int32]
+    least: npt.NDArray[np.int64]
+    most: npt.NDArray[np.int64]
+    """tree -> bounds of the sum of this and all later trees"""
+    shape: npt.NDArray[np.int64]
+    """[trees, mixed trees, nodes, tables, cells of a table]"""
+    tree: npt.NDArray[np.uint32]
+    """table -> the residual tree it holds"""
+    todo: npt.NDArray[np.uint32]
+    todo_node: npt.NDArray[np.int32]
+    dense: npt.NDArray[np.int64]
+    """tables: first the sums after 0, 1, ... mixed trees, then the leaves' own"""
+    sum_at: npt.NDArray[np.int64]
+    constant: npt.NDArray[np.int64]
+    smallest: npt.NDArray[np.int64]
+    largest: npt.NDArray[np.int64]
+    """tree -> state before it is walked: which sum, the constants, the bounds of the sum's cells"""
+    domain: npt.NDArray[np.uint64]
+    axis_mass: npt.NDArray[np.float64]
+    at_tree: npt.NDArray[np.int32]
+    at_node: npt.NDArray[np.int32]
+    side: npt.NDArray[np.int8]
+    kept_domain: npt.NDArray[np.uint64]
+    kept_mass: npt.NDArray[np.float64]
+    """choice -> where it was made, which side is under work, the axis before it"""
+    offset: npt.NDArray[np.int64]
+    rest: npt.NDArray[np.int64]
+    weight: npt.NDArray[np.float64]
+
+
+@kernel
+def _first_o_cut(arena: Arena, cuts: Cuts, frame: Frame, tree: np.uint32, todo: npt.NDArray[np.uint32]) -> int:
+    """An O cut that the tree tests, the nearest to its root; -1 if there is none."""
+    todo[0] = tree
+    first, last = 0, 1
+    while first < last:
+        node = todo[first]
+        first += 1
+        cut = arena.record[node]["cut"]
+        if cut < 0:
+            continue
+        if frame.role[cuts.axis[cut]] == ROLE_O:
+            return cut  # type: ignore[no-any-return]
+        todo[last] = arena.record[node]["yes"]
+        todo[last + 1] = arena.record[node]["no"]
+        last += 2
+    return -1
+
+
+@kernel
+def lay_walk(arena: Arena, cuts: Cuts, frame: Frame, nodes: Nodes, f: int, b: Brick, walk: Walk,
+             need: npt.NDArray[np.int64]) -> int:  # fmt: skip
+    """Write the brick's trees as decision trees over O with tables at their leaves."""
+    cells = b.info[2] * b.info[4] * b.info[5]
+    n_nodes, n_tables, n_trees, n_mixed = 0, 0, 0, 0
+    plain = nodes.constant[f]
+    for kind in range(2):  # mixed trees first
+        for t in range(nodes.n_trees[f]):
+            tree = nodes.trees[f, t]
+            over_o, over_rest = False, False
+            for w in range(len(frame.o_axes)):
+                over_o |= (arena.axes[tree, w] & frame.o_axes[w]) != 0
+                over_rest |= (arena.axes[tree, w] & ~frame.o_axes[w]) != 0
+            if not over_o or over_rest != (kind == 0):
+                continue
+            walk.root[n_trees] = n_nodes
+            walk.least[n_trees] = arena.record[tree]["min"]
+            walk.most[n_trees] = arena.record[tree]["max"]
+            n_trees += 1
+            n_mixed += kind == 0
+            walk.todo[0] = tree
+            walk.todo_node[0] = n_nodes
+            n_nodes += 1
+            n = 1
+            while n > 0:
+                n -= 1
+                part, node = walk.todo[n], walk.todo_node[n]
+                if n_nodes + 2 > len(walk.cut):
+                    return NO_RECORDS
+                cut = _first_o_cut(arena, cuts, frame, part, walk.todo[n + 2 :])
+                walk.cut[node] = cut
+                walk.value[node] = 0
+                if cut >= 0:
+                    yes, no = restrict(arena, cuts, part, cut, 1), restrict(arena, cuts, part, cut, 0)
+                    if yes == FULL or no == FULL:
+                        return NO_RECORDS
+                    walk.yes[node] = n_nodes
+                    walk.no[node] = n_nodes + 1
+                    walk.todo[n] = yes
+                    walk.todo_node[n] = n_nodes
+                    walk.todo[n + 1] = no
+                    walk.todo_node[n + 1] = n_nodes + 1
+                    n += 2
+                    n_nodes += 2
+                    continue
+                walk.yes[node] = -1
+                if arena.record[part]["cut"] < 0:
+                    walk.value[node] = arena.record[part]["min"]
+                    continue
+                found = -1
+                for i in range(n_tables):
+                    if walk.tree[i] == part:
+                        found = i
+                if found < 0:
+                    if n_tables >= len(walk.tree):
+                        return NO_RECORDS
+                    found = n_tables
+                    walk.tree[found] = part
+                    n_tables += 1
+                walk.yes[node] = found
+    for t in range(n_trees - 2, -1, -1):
+        walk.least[t] += walk.least[t + 1]
+        walk.most[t] += walk.most[t + 1]
+    walk.least[n_trees] = 0
+    walk.most[n_trees] = 0
+    need[7] = (n_mixed + 1 + n_tables) * cells
+    if need[7] > len(walk.dense):
+        return NO_TABLES
+    sums = walk.dense[:cells]
+    for c in range(cells):
+        sums[c] = 0
+    for t in range(nodes.n_trees[f]):
+        tree = nodes.trees[f, t]
+        over_o = False
+        for w in range(len(frame.o_axes)):
+            over_o |= (arena.axes[tree, w] & frame.o_axes[w]) != 0
+        if not over_o:
+            fill_table(arena, cuts, frame, b, tree, sums)
+    for i in range(n_tables):
+        at = (n_mixed + 1 + i) * cells
+        table = walk.dense[at : at + cells]
+        for c in range(cells):
+            table[c] = 0
+        fill_table(arena, cuts, frame, b, walk.tree[i], table)
+    walk.shape[0], walk.shape[1], walk.shape[2] = n_trees, n_mixed, n_nodes
+    walk.shape[3], walk.shape[4] = n_tables, cells
+    walk.sum_at[0] = 0
+    walk.constant[0] = plain
+    smallest, largest = sums[0], sums[0]
+    for c in range(cells):
+        smallest = min(smallest, sums[c])
+        largest = max(largest, sums[c])
+    walk.smallest[0] = smallest
+    walk.largest[0] = largest
+    copy_box(nodes.domain[f], walk.domain)
+    copy_masses(nodes.axis_mass[f], walk.axis_mass)
+    return LAID
+
+
+@kernel
+def _enter_leaf(walk: Walk, t: int, node: int) -> None:
+    """The state after tree t when its walk ended at this leaf."""
+    table = walk.yes[node]
+    walk.constant[t + 1] = walk.constant[t] + walk.value[node]
+    if table < 0:
+        walk.sum_at[t + 1] = walk.sum_at[t]
+        walk.smallest[t + 1] = walk.smallest[t]
+        walk.largest[t + 1] = walk.largest[t]
+        return
+    cells = walk.shape[4]
+    begin = walk.sum_at[t]
+    old = walk.dense[begin : begin + cells]
+    begin = (walk.shape[1] + 1 + table) * cells
+    add = walk.dense[begin : begin + cells]
+    begin = (t + 1) * cells
+    new = walk.dense[begin : begin + cells]
+    smallest, largest = old[0] + add[0], old[0] + add[0]
+    for c in range(cells):
+        value = old[c] + add[c]
+        new[c] = value
+        smallest = min(smallest, value)
+        largest = max(largest, value)
+    walk.sum_at[t + 1] = begin
+    walk.smallest[t + 1] = smallest
+    walk.largest[t + 1] = largest
+
+
+@inlined
+def _narrow(cuts: Cuts, frame: Frame, walk: Walk, cut: int, yes: bool) -> None:
+    """Restrict the cut's axis to one side."""
+    axis = cuts.axis[cut]
+    mass = 0.0
+    for w in range(walk.domain.shape[1]):
+        word = walk.domain[axis, w] & (cuts.mask[cut, w] if yes else ~cuts.mask[cut, w])
+        walk.domain[axis, w] = word
+        c = w << 6
+        while word:
+            if word & np.uint64(1):
+                mass += frame.mass[axis, c]
+            word >>= np.uint64(1)
+            c += 1
+    walk.axis_mass[axis] = mass
+
+
+@inlined
+def _mass(walk: Walk) -> float:
+    mass = 1.0
+    for a in range(len(walk.axis_mass)):
+        mass *= walk.axis_mass[a]
+    return mass
+
+
+@kernel
+def walk_brick(cuts: Cuts, frame: Frame, levels: Levels, b: Brick, win: Windows, memo: Memo, rk: Ranks, walk: Walk,
+               masses: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]) -> None:  # fmt: skip
+    """Walk all trees in every way; measure every shape with all of its offsets."""
+    n_trees, n_mixed, cells = walk.shape[0], walk.shape[1], walk.shape[4]
+    t = 0
+    node = walk.root[0]
+    depth = 0
+    n = 0  # offsets of the shape under work
+    while True:
+        # down, until a tree's leaf settles everything or all trees are walked
+        going = True
+        while going:
+            if t == n_trees:
+                walk.offset[n] = walk.constant[t]
+                walk.rest[n] = 0
+                walk.weight[n] = _mass(walk)
+                n += 1
+                going = False
+                if n == OFFSETS:
+                    at = walk.sum_at[n_mixed]
+                    measure_shape(b, levels, win, memo, rk, walk.dense[at : at + cells], walk.smallest[n_mixed],
+                                  walk.largest[n_mixed], walk.offset[:n], walk.rest[:n], walk.weight[:n], masses,
+                                  counts)  # fmt: skip
+                    n = 0
+                continue
+            cut = walk.cut[node]
+            if cut < 0:
+                counts[1] += t < n_mixed
+                _enter_leaf(walk, t, node)
+                t += 1
+                low = walk.constant[t] + walk.least[t]
+                high = walk.constant[t] + walk.most[t]
+                kind = one_kind(levels, low + walk.smallest[t], high + walk.largest[t])
+                if kind >= 0:
+                    add_mass(masses, kind, _mass(walk))
+                    going = False
+                elif t < n_trees:
+                    node = walk.root[t]
+                continue
+            axis = cuts.axis[cut]
+            yes, no = False, False
+            for w in range(walk.domain.shape[1]):
+                word = walk.domain[axis, w]
+                yes |= (word & cuts.mask[cut, w]) != 0
+                no |= (word & ~cuts.mask[cut, w]) != 0
+            if yes and no:
+                walk.at_tree[depth] = t
+                walk.at_node[depth] = node
+                walk.side[depth] = 1
+                for w in range(walk.domain.shape[1]):
+                    walk.kept_domain[depth, w] = walk.domain[axis, w]
+                walk.kept_mass[depth] = walk.axis_mass[axis]
+                depth += 1
+                _narrow(cuts, frame, walk, cut, True)
+            node = walk.yes[node] if yes else walk.no[node]
+        # back, to the last choice whose other side is left; a shape is measured once all of its offsets are known
+        while depth > 0 or n > 0:
+            d = depth - 1
+            if n > 0 and (depth == 0 or walk.at_tree[d] < n_mixed):
+                at = walk.sum_at[n_mixed]
+                measure_shape(b, levels, win, memo, rk, walk.dense[at : at + cells], walk.smallest[n_mixed],
+                              walk.largest[n_mixed], walk.offset[:n], walk.rest[:n], walk.weight[:n], masses, counts)  # fmt: skip
+                n = 0
+                continue
+            cut = walk.cut[walk.at_node[d]]
+            axis = cuts.axis[cut]
+            for w in range(walk.domain.shape[1]):
+                walk.domain[axis, w] = walk.kept_domain[d, w]
+            walk.axis_mass[axis] = walk.kept_mass[d]
+            if walk.side[d] == 1:
+                walk.side[d] = 0
+                t = walk.at_tree[d]
+                node = walk.no[walk.at_node[d]]
+                _narrow(cuts, frame, walk, cut, False)
+                going = True
+                break
+            depth -= 1
+        if not going:
+            return

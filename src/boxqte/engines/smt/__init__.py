@@ -1,0 +1,1 @@
+"""The paper's engines: BoxQTE (`smt`) and CegarQuant (`cegar`), on z3. See docs/smt.md."""

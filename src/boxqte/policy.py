@@ -1,0 +1,401 @@
+"""A policy: what a model must satisfy before it is released. One object for Python, the command line and pytest.
+
+A requirement is a property and the least share of the confident inputs that must be treated by it. It holds when the
+lower bound clears that share, is violated when the upper bound is below it, and is undecided otherwise: a gate never
+passes on what is not proved.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from boxqte.budget import TimeBudget
+from boxqte.errors import BoxQTEError, PolicyError
+from boxqte.exact import Number, fraction, plain
+from boxqte.properties import Fairness, Property, Robustness
+from boxqte.result import Quantification, Status
+from boxqte.space import Space
+from boxqte.toml import a_table, a_text, known_fields, read_toml, texts
+
+if TYPE_CHECKING:
+    from boxqte.engines import Progress
+
+POLICY_FIELDS = ("model", "space", "time_limit", "engine", "require")
+REQUIREMENT_FIELDS = ("sensitive", "epsilon_rate", "epsilon", "kappa", "tie", "at_least")
+
+
+class Verdict(Enum):
+    """What became of a requirement."""
+
+    HOLDS = "holds"
+    VIOLATED = "violated"
+    UNDECIDED = "undecided"
+
+    @property
+    def exit_code(self) -> int:
+        return {Verdict.HOLDS: 0, Verdict.VIOLATED: 1, Verdict.UNDECIDED: 3}[self]
+
+    def __str__(self) -> str:
+        return self.value
+
+
+def decide(result: Quantification, at_least: Fraction) -> Verdict:
+    """Whether the measure is proved to be at least so much, proved to be below, or neither.
+
+    An undefined measure (no input is confident) proves nothing, so it is undecided: a requirement that no input can
+    break is a mistake in the requirement.
+
+    Examples
+    --------
+    >>> from boxqte import Fairness, quantify
+    >>> from boxqte.examples import loan_ensemble, loan_space
+    >>> result = quantify(loan_ensemble(), loan_space(), Fairness("race"), engine="exhaustive")
+    >>> result.exact, decide(result, Fraction(1, 2)), decide(result, Fraction(99, 100))
+    (Fraction(352, 505), <Verdict.HOLDS: 'holds'>, <Verdict.VIOLATED: 'violated'>)
+    """
+    ends = result.decided.measure()
+    if result.undefined or ends is None:
+        return Verdict.UNDECIDED
+    if ends[0] >= at_least:
+        return Verdict.HOLDS
+    return Verdict.VIOLATED if ends[1] < at_least else Verdict.UNDECIDED
+
+
+def share(value: object, where: str) -> Fraction:
+    """A required share: above 0 and at most 1."""
+    exact = fraction(value, PolicyError, where)
+    if not 0 < exact <= 1:
+        raise PolicyError(f"{where}: must be above 0 and at most 1, found {plain(exact)}")
+    return exact
+
+
+@dataclass(frozen=True, init=False)
+class Requirement:
+    """One line of a policy.
+
+    Parameters
+    ----------
+    property
+        `Fairness(...)` or `Robustness(...)`.
+    at_least
+        The least share of the confident inputs that must be treated fairly (or robustly); above 0 and at most 1.
+    name
+        How reports call it; by default the property itself.
+
+    Examples
+    --------
+    >>> from boxqte import Fairness
+    >>> str(Requirement(Fairness("sex"), at_least=0.99))
+    'fairness (sensitive sex; epsilon rate 0; kappa 0.5) at least 0.99'
+    """
+
+    property: Property
+    at_least: Fraction
+    name: str
+
+    def __init__(self, property: Property, at_least: Number, *, name: str | None = None):
+        if not isinstance(property, Property):
+            raise PolicyError(f"requirement: expected Fairness(...) or Robustness(...), found {property!r}")
+        where = "at_least" if name is None else f"requirement '{name}', at_least"
+        object.__setattr__(self, "property", property)
+        object.__setattr__(self, "at_least", share(at_least, where))
+        object.__setattr__(self, "name", str(property) if name is None else name)
+
+    def __str__(self) -> str:
+        return f"{self.property} at least {plain(self.at_least)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The requirement as a JSON object; its fields are those of a policy file."""
+        return {"name": self.name, **self.property.to_json(), "at_least": plain(self.at_least)}
+
+
+@dataclass(frozen=True, eq=False)
+class Check:
+    """A requirement and what is proved about it; `result` is None if it was not asked (see `why`)."""
+
+    requirement: Requirement
+    verdict: Verdict
+    result: Quantification | None = None
+    why: str = ""
+    seconds: float = 0.0
+
+    def text(self) -> str:
+        """The verdict in one sentence."""
+        at_least = plain(self.requirement.at_least)
+        if self.result is None:
+            return f"{self.verdict}: required at least {at_least}; {self.why}"
+        from boxqte.printing import measure_text
+
+        words = f"{self.verdict}: required at least {at_least}, the measure is {measure_text(self.result)}"
+        return f"{words}; {self.why}" if self.why else words
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GateReport:
+    """The checks of a policy, in its order. `passed` only if every one of them holds."""
+
+    checks: tuple[Check, ...]
+    model: str = ""
+    policy: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Violated if any is, else undecided if any is, else it holds."""
+        verdicts = {check.verdict for check in self.checks}
+        return next(v for v in (Verdict.VIOLATED, Verdict.UNDECIDED, Verdict.HOLDS) if v in verdicts)
+
+    @property
+    def passed(self) -> bool:
+        return self.verdict is Verdict.HOLDS
+
+    @property
+    def exit_code(self) -> int:
+        """0 all hold, 1 one is violated, 3 none is violated but one is undecided."""
+        return self.verdict.exit_code
+
+    @property
+    def interrupted(self) -> bool:
+        return any(c.result is not None and c.result.status is Status.INTERRUPTED for c in self.checks)
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as a JSON object (the format of `boxqte gate --json`)."""
+        return {
+            "verdict": str(self.verdict),
+            "model": self.model,
+            "policy": self.policy,
+            "checks": [
+                {
+                    "requirement": check.requirement.to_json(),
+                    "verdict": str(check.verdict),
+                    "why": check.why,
+                    "result": None if check.result is None else check.result.to_json(),
+                }
+                for check in self.checks
+            ],
+        }
+
+    def to_junit(self) -> str:
+        """The checks as JUnit XML, which build servers show as tests."""
+        from boxqte.report.junit import junit
+
+        return junit(self)
+
+    def to_markdown(self) -> str:
+        """A summary for a pull request."""
+        from boxqte.report.markdown import markdown
+
+        return markdown(self)
+
+    def _repr_markdown_(self) -> str:
+        return self.to_markdown()
+
+    def __repr__(self) -> str:
+        return f"GateReport({self.verdict}: {', '.join(f'{c.requirement.name} {c.verdict}' for c in self.checks)})"
+
+    def __str__(self) -> str:
+        return "\n".join(f"{check.requirement.name}: {check.text()}" for check in self.checks)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Requirements, and what they are about.
+
+    Parameters
+    ----------
+    requirements
+        What must hold, one `Requirement` a property.
+    model, space
+        Paths, where the policy names them; `check` may be given others.
+    time_limit
+        Seconds for all requirements together: each gets its share of what is left.
+    engine
+        The engine's name; None is the default one.
+
+    Examples
+    --------
+    >>> from boxqte import Fairness
+    >>> from boxqte.examples import loan_ensemble, loan_space
+    >>> policy = Policy([Requirement(Fairness("race"), at_least=0.99, name="race")], engine="exhaustive")
+    >>> report = policy.check(loan_ensemble(), loan_space())
+    >>> report.passed, report.exit_code
+    (False, 1)
+    >>> print(report)
+    race: violated: required at least 0.99, the measure is 0.697029702970 (exactly 352/505)
+    """
+
+    requirements: tuple[Requirement, ...]
+    model: str | None = None
+    space: str | None = None
+    time_limit: float | None = None
+    engine: str | None = None
+    source: str = field(default="", compare=False)
+
+    def __init__(
+        self,
+        requirements: Iterable[Requirement],
+        *,
+        model: str | None = None,
+        space: str | None = None,
+        time_limit: float | None = None,
+        engine: str | None = None,
+        source: str = "",
+    ):
+        given = tuple(requirements)
+        if not given:
+            raise PolicyError(f"{source or 'policy'}: there is no requirement in it")
+        names = [r.name for r in given]
+        for name in names:
+            if names.count(name) > 1:
+                raise PolicyError(f"{source or 'policy'}: two requirements are named '{name}'")
+        fields = {"requirements": given, "model": model, "space": space, "time_limit": time_limit, "engine": engine}
+        for name, content in {**fields, "source": source}.items():
+            object.__setattr__(self, name, content)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Policy:
+        """Read a TOML file; the paths in it are relative to its folder."""
+        document = read_toml(path, PolicyError)
+        return cls.from_document(document, source=str(path), folder=Path(path).parent)
+
+    @classmethod
+    def from_document(
+        cls, document: Mapping[str, Any], *, source: str = "policy", folder: Path | None = None
+    ) -> Policy:
+        """The policy that the tables of a TOML file describe.
+
+        Examples
+        --------
+        >>> document = {"require": {"sex": {"sensitive": "sex", "at_least": 0.99}}}
+        >>> Policy.from_document(document).requirements[0].at_least
+        Fraction(99, 100)
+        """
+        known_fields(document, POLICY_FIELDS, source, PolicyError)
+        if "require" not in document:
+            raise PolicyError(f"{source}: it has no table [require]; expected one line a requirement, name = {{...}}")
+        lines = a_table(document["require"], f"{source}: require", PolicyError)
+        paths: dict[str, str | None] = {"model": None, "space": None}
+        for name in paths:
+            if name in document:
+                path = a_text(document[name], f"{source}: {name}", PolicyError)
+                paths[name] = path if folder is None else os.path.normpath(folder / path)
+        limit = document.get("time_limit")
+        if limit is not None:
+            limit = float(fraction(limit, PolicyError, f"{source}: time_limit"))
+            if not limit > 0:
+                raise PolicyError(f"{source}: time_limit: must be above 0 seconds, found {limit:g}")
+        engine = None
+        if "engine" in document:
+            engine = a_text(document["engine"], f"{source}: engine", PolicyError)
+        return cls(
+            [_requirement(name, line, source) for name, line in lines.items()],
+            model=paths["model"],
+            space=paths["space"],
+            time_limit=limit,
+            engine=engine,
+            source=source,
+        )
+
+    def check(
+        self,
+        model: object = None,
+        space: Space | Mapping[str, Any] | str | Path | None = None,
+        *,
+        time_limit: float | None = None,
+        engine: str | None = None,
+        workers: int | None = None,
+        memory_limit: int | None = None,
+        progress: Callable[[Requirement, Progress], None] | None = None,
+        allow_pickle: bool = False,
+    ) -> GateReport:
+        """Ask about every requirement, each until it is decided; arguments left out are the policy's own.
+
+        After Ctrl-C the rest is not asked, and undecided.
+        """
+        from boxqte.engines import DEFAULT_ENGINE
+        from boxqte.importers import load_model
+        from boxqte.quantification import quantify, read_space
+
+        model, space = self._subject(model, self.model, "model"), self._subject(space, self.space, "space")
+        bound = read_space(space)
+        for requirement in self.requirements:
+            _check_fits(requirement, bound)
+        imported = load_model(model, allow_pickle=allow_pickle)
+        budget = TimeBudget(self.time_limit if time_limit is None else time_limit, len(self.requirements))
+        checks: list[Check] = []
+        for requirement in self.requirements:
+            if checks and checks[-1].result is not None and checks[-1].result.status is Status.INTERRUPTED:
+                checks.append(Check(requirement, Verdict.UNDECIDED, why="not asked: interrupted"))
+                continue
+            result = quantify(
+                imported,
+                bound,
+                requirement.property,
+                engine=engine or self.engine or DEFAULT_ENGINE,
+                time_limit=budget.next_share(),
+                threshold=requirement.at_least,
+                workers=workers,
+                memory_limit=memory_limit,
+                progress=None if progress is None else lambda p, r=requirement: progress(r, p),  # type: ignore[misc]
+            )
+            checks.append(judge(requirement, result))
+        return GateReport(tuple(checks), imported.source, self.source)
+
+    def _subject(self, given: Any, own: str | None, what: str) -> Any:
+        if given is not None:
+            return given
+        if own is None:
+            raise PolicyError(f"{self.source or 'policy'}: it names no {what}, and none is given")
+        return own
+
+
+def judge(requirement: Requirement, result: Quantification) -> Check:
+    """The check that a result amounts to, with the reason where it is undecided."""
+    verdict = decide(result, requirement.at_least)
+    why = ""
+    if verdict is Verdict.UNDECIDED:
+        if result.undefined:
+            why = "a requirement about no input proves nothing: lower kappa"
+        elif result.converged:
+            why = "the requirement lies within the engine's rounding error: engine 'exhaustive' is exact on small problems"
+        else:
+            why = f"stopped by {result.status}" if result.status is not Status.INTERRUPTED else "interrupted"
+    return Check(requirement, verdict, result, why, result.seconds)
+
+
+def _check_fits(requirement: Requirement, space: Space) -> None:
+    try:
+        requirement.property.check(space)
+    except BoxQTEError as error:
+        raise type(error)(f"requirement '{requirement.name}': {error}") from None
+
+
+def _requirement(name: str, line: Any, source: str) -> Requirement:
+    where = f"{source}: require.{name}"
+    table = a_table(line, where, PolicyError)
+    known_fields(table, REQUIREMENT_FIELDS, where, PolicyError)
+    if "at_least" not in table:
+        raise PolicyError(f"{where}: at_least is missing; expected the least share, such as at_least = 0.99")
+    if "epsilon" in table and "epsilon_rate" in table:
+        raise PolicyError(f"{where}: epsilon and epsilon_rate exclude each other; give one of them")
+    epsilon: Any = table.get("epsilon_rate", 0)
+    if "epsilon" in table:
+        epsilon = a_table(table["epsilon"], f"{where}.epsilon", PolicyError)
+    settings = {"kappa": table.get("kappa", Fraction(1, 2)), "tie": table.get("tie", "library")}
+    try:
+        if "sensitive" in table:
+            sensitive = texts(table["sensitive"], f"{where}.sensitive", PolicyError)
+            prop: Property = Fairness(sensitive, epsilon, **settings)
+        else:
+            prop = Robustness(epsilon, **settings)
+    except PolicyError:
+        raise
+    except BoxQTEError as error:
+        raise PolicyError(f"{where}: {error}") from None
+    at_least = share(table["at_least"], f"{where}.at_least")
+    return Requirement(prop, at_least, name=name)

@@ -1,0 +1,55 @@
+"""A gate's checks as Markdown, for the summary of a pull request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from boxqte.exact import plain
+
+if TYPE_CHECKING:
+    from boxqte.policy import GateReport
+
+MARKS = {"holds": "✅ holds", "violated": "❌ violated", "undecided": "❔ undecided"}
+TITLES = {
+    "holds": "every requirement holds",
+    "violated": "a requirement is violated",
+    "undecided": "a requirement is undecided",
+}
+
+
+def markdown(report: GateReport) -> str:
+    """A heading, one row a requirement, and what the numbers promise."""
+    from boxqte.printing import measure_text
+
+    lines = [f"### boxqte: {TITLES[str(report.verdict)]}", ""]
+    if report.model:
+        lines += [
+            f"Model `{_code(report.model)}`" + (f", policy `{_code(report.policy)}`" if report.policy else ""),
+            "",
+        ]
+    lines += ["| requirement | verdict | required | measure | question |", "|---|---|---|---|---|"]
+    for check in report.checks:
+        measure = measure_text(check.result) if check.result is not None else "not asked"
+        cells = (
+            check.requirement.name,
+            MARKS[str(check.verdict)],
+            f"at least {plain(check.requirement.at_least)}",
+            measure,
+            str(check.requirement.property),
+        )
+        lines.append("| " + " | ".join(_cell(text) for text in cells) + " |")
+    reasons = [f"- {_cell(check.requirement.name)}: {_cell(check.why)}" for check in report.checks if check.why]
+    if reasons:
+        lines += ["", *reasons]
+    return "\n".join([*lines, "", "The bounds are proved for every input of the declared space, not estimated.", ""])
+
+
+def _cell(text: str) -> str:
+    plain_text = "".join(c if c.isprintable() else " " for c in text)
+    for special in "\\`*_[]<>|":
+        plain_text = plain_text.replace(special, "\\" + special)
+    return plain_text
+
+
+def _code(text: str) -> str:
+    return "".join(c if c.isprintable() and c != "`" else "'" for c in text)

@@ -1,0 +1,48 @@
+"""Results as a notebook shows them: a small table, coloured by the notebook's own style."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from boxqte.printing import between, measure_text
+
+if TYPE_CHECKING:
+    from boxqte.auditing import Audit
+    from boxqte.result import Quantification
+
+
+def result_html(result: Quantification) -> str:
+    """One result."""
+    rows = [
+        ("question", str(result.property)),
+        ("measure", measure_text(result)),
+        ("guarantee", result.guarantee()),
+        ("status", f"{result.status} in {result.seconds:.3g} s, engine {result.engine}"),
+        ("confident mass", between(result.confident)),
+        ("counterexample mass", between(result.counterexample)),
+        ("model", f"{result.model.source}: {result.model.library}, {result.model.trees} trees"),
+    ]
+    body = "".join(
+        f'<tr><th scope="row" style="text-align:left">{escape(name)}</th><td style="text-align:left">{escape(text)}</td></tr>'
+        for name, text in rows
+    )
+    return f"<table>{body}</table>"
+
+
+def audit_html(audit: Audit) -> str:
+    """The questions of an audit and their answers."""
+    from boxqte.auditing import short_measure
+
+    head = ["question", "measure", "status"] + (["verdict"] if audit.gate is not None else [])
+    rows = []
+    for question in audit.questions:
+        cells = [question.name, "" if question.result is None else short_measure(question.result), question.status]
+        if audit.gate is not None:
+            cells.append(", ".join(str(check.verdict) for check in audit.checks_of(question)))
+        rows.append(cells)
+    top = "".join(f'<th scope="col" style="text-align:left">{escape(name)}</th>' for name in head)
+    body = "".join(
+        "<tr>" + "".join(f'<td style="text-align:left">{escape(cell)}</td>' for cell in row) + "</tr>" for row in rows
+    )
+    return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"

@@ -1,0 +1,315 @@
+"""Given rows: which of them are counterexamples, and what is the nearest input that the model treats otherwise?"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from boxqte.cellvalues import ABSENT, FloatArray, GridValues
+from boxqte.errors import SpaceError
+from boxqte.exact import shown
+from boxqte.grid import Axis, Grid, attribute_codes, build_grid
+from boxqte.importers import ImportedModel, load_model
+from boxqte.properties import Property
+from boxqte.quantification import read_space
+from boxqte.sampling import witness_values
+from boxqte.space import Space
+from boxqte.tables import exact_number, plain_value, table_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from boxqte.engines.point import PointDecider
+
+HALVINGS = 12
+VERDICTS = {0: "not confident", 1: "fair", 2: "unfair"}
+OUTSIDE = "outside the space"
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The verdict on every row.
+
+    Attributes
+    ----------
+    table
+        One line a row, with the row's own index: `verdict` (fair, unfair, not confident, outside the space), `changes`
+        (from the row to the nearest x' of the other class), `distance` (how much of the tolerance that takes, 0 if only
+        sensitive values change), `why` (for rows outside the space).
+    x, witness
+        The rows that are counterexamples, and the nearest x' of each, in the columns that the model's `predict` takes.
+    disagreements
+        The index of the counterexamples that the model's own library decides otherwise (its sums are rounded).
+    replayed
+        Whether the library was asked.
+    """
+
+    table: pd.DataFrame
+    x: pd.DataFrame
+    witness: pd.DataFrame
+    disagreements: list[Any]
+    replayed: bool
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many rows have each verdict."""
+        found = self.table["verdict"].value_counts().to_dict()
+        return {name: int(found.get(name, 0)) for name in (*VERDICTS.values(), OUTSIDE)}
+
+    @property
+    def share(self) -> float | None:
+        """The share of the confident rows that are counterexamples; None if no row is confident."""
+        counts = self.counts
+        confident = counts["fair"] + counts["unfair"]
+        return counts["unfair"] / confident if confident else None
+
+    def __repr__(self) -> str:
+        said = ", ".join(f"{n} {name}" for name, n in self.counts.items() if n)
+        return f"Rows({said}; share {'undefined' if self.share is None else format(self.share, '.4g')})"
+
+
+def check(
+    model: object,
+    space: Space | Mapping[str, Any] | str | Path,
+    property: Property,
+    rows: Any,
+    *,
+    nearest: bool = True,
+    workers: int | None = None,
+    allow_pickle: bool = False,
+) -> Rows:
+    """Local fairness or robustness of every given row, with the nearest x' of the other class.
+
+    Parameters
+    ----------
+    model, space, property, allow_pickle
+        As in `quantify`.
+    rows
+        A table (pandas, polars, ..., or a dict of lists) with the columns of the model or of the space; others are left
+        alone.
+    nearest
+        Look for the x' that moves the least: the largest movement, as a share of the attribute's tolerance, is smallest.
+        Otherwise any x'.
+    workers
+        Threads; None is one per core.
+
+    Examples
+    --------
+    >>> from boxqte import Fairness, check
+    >>> from boxqte.examples import loan_ensemble, loan_space
+    >>> people = {"income": [500.0, 500.0], "race": [2, 2], "age": [40, 60]}
+    >>> found = check(loan_ensemble(), loan_space(), Fairness("race"), people)
+    >>> found.table["verdict"].tolist()
+    ['fair', 'unfair']
+    """
+    import pandas as pd
+
+    from boxqte.engines.point import UNFAIR, PointDecider
+
+    imported = load_model(model, allow_pickle=allow_pickle)
+    grid = build_grid(imported.ensemble, read_space(space), property)
+    values = GridValues(grid)
+    frame = rows if isinstance(rows, pd.DataFrame) else table_of(rows).frame.to_pandas()
+    columns, cells, why = read_rows(grid, values, frame, imported)
+    inside = np.flatnonzero([not text for text in why])
+    threads = workers or len(os.sched_getaffinity(0))
+    decider = PointDecider(grid)
+    found = decider.decide(cells[inside], workers=threads)
+    verdict = np.full(len(cells), -1, np.int64)
+    verdict[inside] = found.verdict
+    unfair = np.flatnonzero(verdict == UNFAIR)
+    x = [column[unfair] for column in columns]
+    other = found.witness[found.verdict == UNFAIR]
+    if nearest and len(unfair):
+        other = nearest_witnesses(decider, cells[unfair], x, other, threads)
+    witness = witness_values(grid, values, cells[unfair], other, x, np.random.default_rng(0))
+    texts, distances = _changes(grid, values, x, witness)
+    table = pd.DataFrame(
+        {
+            "verdict": [VERDICTS.get(v, OUTSIDE) for v in verdict.tolist()],
+            "changes": "",
+            "distance": np.nan,
+            "why": why,
+        },
+        index=frame.index,
+    )
+    table.iloc[unfair, 1] = texts
+    table.iloc[unfair, 2] = distances
+    disagreements: list[Any] = []
+    if imported.native is not None and len(unfair):
+        same = imported.native(values.matrix(x)) == imported.native(values.matrix(witness))
+        disagreements = frame.index[unfair[same]].tolist()
+    tables = [values.frame(part, imported).set_index(frame.index[unfair]) for part in (x, witness)]
+    return Rows(table, tables[0], tables[1], disagreements, imported.native is not None)
+
+
+# --- reading rows -----------------------------------------------------------------------------------------------------
+
+
+def read_rows(
+    grid: Grid, values: GridValues, frame: pd.DataFrame, model: ImportedModel
+) -> tuple[list[FloatArray], npt.NDArray[np.int64], list[str]]:
+    """Every row as values and refined cells of the grid's axes; and why a row is not in the space ('' if it is)."""
+    columns, cells = [], np.zeros((len(frame), len(grid.axes)), np.int64)
+    why = [""] * len(frame)
+    for a, axis in enumerate(grid.axes):
+        attribute = axis.attribute
+        raw = _raw_values(axis, grid, values, frame)
+        known: dict[Any, tuple[float, int, str]] = {}
+        column = np.zeros(len(frame))
+        for i, value in enumerate(raw):
+            if value not in known:
+                known[value] = _place(axis, values, a, value)
+            column[i], cells[i, a], problem = known[value]
+            if problem and not why[i]:
+                why[i] = f"{attribute.name}: {problem}"
+        columns.append(column)
+    return columns, cells, why
+
+
+def _raw_values(axis: Axis, grid: Grid, values: GridValues, frame: pd.DataFrame) -> list[Any]:
+    """The user's values of one attribute: a column of its name or of its model column, or a one-hot group."""
+    attribute = axis.attribute
+    if attribute.name in frame.columns:
+        return [plain_value(v) for v in frame[attribute.name].tolist()]
+    absent = [c for c in attribute.columns if c not in frame.columns]
+    if absent:
+        shown_names = ", ".join(map(str, list(frame.columns)[:12]))
+        raise SpaceError(
+            f"rows: there is no column '{absent[0]}' (attribute '{attribute.name}'); columns are {shown_names}"
+        )
+    if len(attribute.columns) == 1:
+        return [plain_value(v) for v in frame[attribute.columns[0]].tolist()]
+    at = grid.axes.index(axis)
+    codes = attribute_codes(attribute, grid.ensemble, values.owner.index((at, 0)))
+    written = frame[list(attribute.columns)].to_numpy(np.float64)
+    number = {tuple(row): i for i, row in reversed(list(enumerate(codes.tolist())))}
+    found = [number.get(tuple(row)) for row in written.tolist()]
+    return [attribute.values[i] if i is not None else tuple(row) for i, row in zip(found, written.tolist())]
+
+
+def _place(axis: Axis, values: GridValues, a: int, value: Any) -> tuple[float, int, str]:
+    """One value as a number of `AxisValues`, its refined cell, and what is wrong with it."""
+    attribute = axis.attribute
+    if value is None:
+        if attribute.missing is None:
+            return 0.0, 0, "missing, which the space does not allow"
+        cell = next(i for i, c in enumerate(axis.refined) if c.missing)
+        return (np.nan if attribute.is_numeric else float(ABSENT)), cell, ""
+    if not attribute.is_numeric:
+        at = _index_of(axis, values, a, value)
+        if at is None:
+            return 0.0, 0, f"{shown(value)} is not one of its values"
+        return float(at), next(i for i, c in enumerate(axis.refined) if at in c.values), ""
+    try:
+        exact = exact_number(value, attribute.name)
+    except SpaceError:
+        return 0.0, 0, f"{shown(value)} is no number"
+    if not attribute.low <= exact <= attribute.high:
+        return 0.0, 0, f"{shown(value)} is outside {float(attribute.low):g} to {float(attribute.high):g}"
+    if attribute.kind == "integer" and exact.denominator != 1:
+        return 0.0, 0, f"{shown(value)} is no integer"
+    # The library compares the double, or what float32 makes of it.
+    number = float(exact)
+    seen = float(np.float32(number)) if values.axes[a].casts else number
+    edges = [cell.low for cell in axis.refined[1:] if cell.low is not None]
+    return number, bisect_right(edges, (Fraction(seen), 0)), ""
+
+
+def _index_of(axis: Axis, values: GridValues, a: int, value: Any) -> int | None:
+    """A value by itself, by its text or label, or by its code."""
+    attribute = axis.attribute
+    for i, known in enumerate(attribute.values):
+        if known == value or str(known) == str(value) or attribute.label_of(i) == str(value):
+            return i
+    if len(attribute.columns) == 1 and isinstance(value, (int, float)):
+        codes = attribute_codes(attribute, values.grid.ensemble, values.owner.index((a, 0)))[:, 0]
+        hits = np.flatnonzero(codes == value)
+        return int(hits[0]) if len(hits) else None
+    return None
+
+
+# --- the nearest x' ---------------------------------------------------------------------------------------------------
+
+
+def nearest_witnesses(
+    decider: PointDecider,
+    cells: npt.NDArray[np.int64],
+    x: list[FloatArray],
+    found: npt.NDArray[np.int32],
+    workers: int,
+) -> npt.NDArray[np.int32]:
+    """Halve the window again and again: the smallest share of the tolerance within which there still is an x'."""
+    from boxqte.engines.point import UNFAIR
+
+    grid = decider.grid
+    best = found.copy()
+    if not grid.has_tolerance:
+        return best
+    low, high = np.zeros(len(cells)), np.ones(len(cells))
+    for step in range(HALVINGS + 1):
+        share = np.zeros(len(cells)) if step == 0 else (low + high) / 2
+        open_rows = np.flatnonzero(high > 0)
+        if not len(open_rows):
+            break
+        windows = _windows(grid, cells[open_rows], [c[open_rows] for c in x], share[open_rows])
+        verdicts = decider.decide(cells[open_rows], windows=windows, workers=workers)
+        hit = verdicts.verdict == UNFAIR
+        best[open_rows[hit]] = verdicts.witness[hit]
+        high[open_rows[hit]] = share[open_rows[hit]]
+        low[open_rows[~hit]] = share[open_rows[~hit]]
+    return best
+
+
+def _windows(
+    grid: Grid, cells: npt.NDArray[np.int64], x: list[FloatArray], share: FloatArray
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """The base cells within a share of the tolerance around each x."""
+    first, last = np.zeros(cells.shape, np.int32), np.zeros(cells.shape, np.int32)
+    for a, axis in enumerate(grid.axes):
+        if axis.sensitive or not axis.moves:
+            first[:, a], last[:, a] = axis.near_lo[cells[:, a]], axis.near_hi[cells[:, a]]
+            continue
+        own = axis.base[cells[:, a]]
+        reach = share * float(axis.tolerance)
+        edges = np.array([float(cell.low[0]) for cell in axis.cells[1:] if cell.low is not None])
+        value = np.where(np.isnan(x[a]), 0.0, x[a])
+        inside = ~np.isnan(x[a]) & (share > 0)
+        first[:, a] = np.where(inside, np.minimum(np.searchsorted(edges, value - reach, side="left"), own), own)
+        last[:, a] = np.where(inside, np.maximum(np.searchsorted(edges, value + reach, side="right"), own), own)
+    return first, last
+
+
+def _changes(
+    grid: Grid, values: GridValues, x: list[FloatArray], witness: list[FloatArray]
+) -> tuple[list[str], list[float]]:
+    """What differs between each x and its x' in words, and the largest movement as a share of the tolerance."""
+    if not x or not len(x[0]):
+        return [], []
+    before, after = values.readable(x), values.readable(witness)
+    texts: list[list[str]] = [[] for _ in range(len(before))]
+    distance = np.zeros(len(before))
+    for a, axis in enumerate(grid.axes):
+        name = axis.attribute.name
+        differs = ~((x[a] == witness[a]) | (np.isnan(x[a]) & np.isnan(witness[a])))
+        one, two = before[name].tolist(), after[name].tolist()
+        for i in np.flatnonzero(differs).tolist():
+            texts[i].append(f"{name}: {_short(one[i])} -> {_short(two[i])}")
+        if not axis.sensitive and axis.tolerance:
+            moved = np.where(differs, np.abs(x[a] - witness[a]), 0.0)
+            distance = np.maximum(distance, moved / float(axis.tolerance))
+    return ["; ".join(words) for words in texts], distance.tolist()
+
+
+def _short(value: Any) -> str:
+    if value is None or (isinstance(value, float) and np.isnan(value)):
+        return "missing"
+    return f"{value:.10g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,108 @@
+"""Fairness as a test: `assert_fair` and `assert_robust` for pytest (or any test runner), and `assert_policy`.
+
+A test passes only on proof. If the bounds are still on both sides of what is required when the time is over, it fails
+and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from boxqte.exact import Number
+from boxqte.policy import GateReport, Policy, Requirement, Verdict, judge
+from boxqte.properties import Fairness, Property, Robustness
+from boxqte.result import Quantification
+
+
+def assert_fair(
+    model: object,
+    space: Any,
+    sensitive: str | Iterable[str],
+    *,
+    at_least: Number = 1,
+    epsilon: Number | Mapping[str, Number] = 0,
+    kappa: Number = "0.5",
+    tie: Any = "library",
+    **limits: Any,
+) -> Quantification:
+    """Fail unless it is proved that at least this share of the confident inputs is treated fairly.
+
+    Parameters
+    ----------
+    model, space
+        As for `boxqte.quantify`.
+    sensitive, epsilon, kappa, tie
+        As for `boxqte.Fairness`.
+    at_least
+        The least share; 1 allows no counterexample at all.
+    **limits
+        Further arguments of `boxqte.quantify`, such as `time_limit` or `engine`.
+
+    Returns
+    -------
+    Quantification
+        The result, for further assertions.
+
+    Examples
+    --------
+    >>> from boxqte.examples import loan_ensemble, loan_space
+    >>> _ = assert_fair(loan_ensemble(), loan_space(), "race", at_least=0.6, engine="exhaustive")
+    >>> assert_fair(loan_ensemble(), loan_space(), "race", at_least=0.9, engine="exhaustive")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    AssertionError: fairness (sensitive race; epsilon rate 0; kappa 0.5) violated: required at least 0.9, ...
+    """
+    __tracebackhide__ = True
+    return _assert(model, space, Fairness(sensitive, epsilon, kappa, tie=tie), at_least, limits)
+
+
+def assert_robust(
+    model: object,
+    space: Any,
+    *,
+    epsilon: Number | Mapping[str, Number],
+    at_least: Number = 1,
+    kappa: Number = "0.5",
+    tie: Any = "library",
+    **limits: Any,
+) -> Quantification:
+    """Fail unless it is proved that at least this share of the confident inputs is robust; see `assert_fair`.
+
+    Examples
+    --------
+    >>> from boxqte.examples import loan_ensemble, loan_space
+    >>> _ = assert_robust(loan_ensemble(), loan_space(), epsilon={"age": 5}, at_least=0.9, engine="exhaustive")
+    """
+    __tracebackhide__ = True
+    return _assert(model, space, Robustness(epsilon, kappa, tie=tie), at_least, limits)
+
+
+def assert_policy(policy: Policy | str | Path, model: object = None, space: Any = None, **limits: Any) -> GateReport:
+    """Fail unless every requirement of the policy (or of the policy file) holds.
+
+    Examples
+    --------
+    >>> from boxqte.examples import loan_ensemble, loan_space
+    >>> policy = Policy([Requirement(Fairness("race"), 0.6, name="race")], engine="exhaustive")
+    >>> assert_policy(policy, loan_ensemble(), loan_space()).passed
+    True
+    """
+    __tracebackhide__ = True
+    read = policy if isinstance(policy, Policy) else Policy.load(policy)
+    report = read.check(model, space, **limits)
+    if not report.passed:
+        raise AssertionError(f"the policy is not met\n{report}")
+    return report
+
+
+def _assert(model: object, space: Any, prop: Property, at_least: Number, limits: Mapping[str, Any]) -> Quantification:
+    __tracebackhide__ = True
+    from boxqte.quantification import quantify
+
+    requirement = Requirement(prop, at_least)
+    result = quantify(model, space, prop, threshold=requirement.at_least, **limits)
+    check = judge(requirement, result)
+    if check.verdict is not Verdict.HOLDS:
+        raise AssertionError(f"{prop} {check.text()}")
+    return result
