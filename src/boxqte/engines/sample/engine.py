@@ -7,6 +7,7 @@ import sys
 import time
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -75,6 +76,7 @@ class Sample:
 
     name = "sample"
     Options = SampleOptions
+    many_classes = True
 
     def __init__(self, options: SampleOptions | None = None):
         self.options = options or SampleOptions()
@@ -88,6 +90,7 @@ class Auto:
 
     name = "auto"
     Options = AutoOptions
+    many_classes = True
 
     def __init__(self, options: AutoOptions | None = None):
         self.options = options or AutoOptions()
@@ -97,6 +100,10 @@ class Auto:
     def observers(self) -> list[Observer]:
         """Are shown every box that the exact part closes."""
         return self.box.observers
+
+    def use_cluster(self, client: Any) -> None:
+        """Let the processes behind a Dask client do the exact part."""
+        self.box.use_cluster(client)
 
     @property
     def recorder(self) -> Recorder | None:
