@@ -8,13 +8,22 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 from pathlib import Path
 from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-REPLY_SECONDS = 120
+REPLY_SECONDS = 240
+# Puts the pipe's ends where Chromium looks for them, 3 and 4, and becomes Chromium.
+LAUNCHER = """
+import fcntl, os, sys
+ends = [fcntl.fcntl(int(end), fcntl.F_DUPFD, 10) for end in sys.argv[1:3]]
+for end, place in zip(ends, (3, 4)):
+    os.dup2(end, place)
+os.execvp(sys.argv[3], sys.argv[3:])
+"""
 
 
 def find_browser() -> str | None:
@@ -34,10 +43,8 @@ class Browser:
                 "--disable-extensions", "--disable-background-networking", "--remote-debugging-pipe",
                 f"--user-data-dir={self._profile.name}", "about:blank"]  # fmt: skip
 
-        # A small shell puts the pipe's ends where Chromium looks for them: 3 and 4.
-        shell = ["sh", "-c", f'exec "$@" 3<&{read_commands} 4>&{write_replies}', "sh"]
         self._process = subprocess.Popen(
-            [*shell, *line],
+            [sys.executable, "-c", LAUNCHER, str(read_commands), str(write_replies), *line],
             pass_fds=(read_commands, write_replies),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -49,13 +56,20 @@ class Browser:
         self._watchdog = threading.Timer(REPLY_SECONDS, self._process.kill)
         self._watchdog.daemon = True
         self._watchdog.start()
+        try:
+            self._attach()
+        except BaseException:
+            self.close()
+            raise
+
+    def _attach(self) -> None:
         targets = self.send("Target.getTargets")["targetInfos"]
         page = next(t for t in targets if t["type"] == "page")
         attached = self.send("Target.attachToTarget", targetId=page["targetId"], flatten=True)
-        self._session: str | None = attached["sessionId"]
+        self._session = attached["sessionId"]
         self.send("Page.enable")
 
-    _session = None
+    _session: str | None = None
 
     def send(self, method: str, **params: Any) -> Any:
         """One command; its result."""

@@ -534,11 +534,6 @@ def test_a_property_that_does_not_fit_the_space_is_refused_before_anything_is_bu
         build_grid(loan_ensemble(), loan_space(), Fairness("sex"))
 
 
-def test_a_model_of_several_classes_is_refused() -> None:
-    with pytest.raises(ModelError, match="the model has 3 classes"):
-        build_grid(named("a", base=(0, 0, 0), link="softmax"), Space([UNIT]), Robustness())
-
-
 def test_text_needs_codes_from_the_space_or_the_model() -> None:
     colours = Attribute.categorical("a", ["red", "green"])
     with pytest.raises(SpaceError, match=r"attribute 'a': value 'red' is text, .* give the attribute 'codes'"):

@@ -17,7 +17,7 @@ from boxqte.engines.exhaustive import Exhaustive, class_verdicts
 from boxqte.engines.point import FAIR, LOW, UNFAIR, point_decider
 from boxqte.engines.point.classes import class_counterexample, exact_margins
 from boxqte.engines.sample.engine import Sample, SampleOptions
-from boxqte.errors import PropertyError
+from boxqte.errors import ModelError, PropertyError
 from boxqte.grid import build_grid
 from boxqte.manyclasses import ClassGrid, softmax_below, top_class
 from boxqte.result import Status
@@ -30,7 +30,7 @@ SMALL = {"max_pieces": 150, "max_pairs": 8_000}
 
 def check(problem: Problem) -> None:
     """Exhaustive and box engine equal the oracle; the point decider equals them cell by cell, with true witnesses."""
-    grid = build_grid(*problem)
+    grid = build_grid(*problem, many_classes=True)
     assert isinstance(grid, ClassGrid)
     answer = naive_class_answer(*problem)
     exact = Exhaustive().run(grid, ONE, Watch(ONE)).decided
@@ -76,14 +76,14 @@ def test_leaf_values_beyond_64_bits_are_decided_exactly() -> None:
         scale = np.where(small, 2.0**-40, 1.0) / 3
         value = ensemble.value * scale[ensemble.tree_of_node()][:, None]
         problem = Problem(dataclasses.replace(ensemble, value=value), space, prop)
-        rounded += point_decider(build_grid(*problem)).problem.fuzz > 0
+        rounded += point_decider(build_grid(*problem, many_classes=True)).problem.fuzz > 0
         check(problem)
     assert rounded > 3
 
 
 def test_python_integers_decide_as_the_kernels_do() -> None:
     for seed in range(15):
-        grid = build_grid(*random_class_problem(seed, max_pieces=60, max_pairs=2_000))
+        grid = build_grid(*random_class_problem(seed, max_pieces=60, max_pairs=2_000), many_classes=True)
         assert isinstance(grid, ClassGrid)
         points = np.array(list(itertools.product(*(range(len(a.refined)) for a in grid.axes))), np.int64)
         found = point_decider(grid).decide(points)
@@ -94,7 +94,7 @@ def test_python_integers_decide_as_the_kernels_do() -> None:
 
 def test_statistical_intervals_contain_the_measure() -> None:
     for seed in range(12):
-        grid = build_grid(*random_class_problem(seed, **SMALL))
+        grid = build_grid(*random_class_problem(seed, **SMALL), many_classes=True)
         truth = Exhaustive().run(grid, ONE, Watch(ONE)).decided.measure()
         found = Sample(SampleOptions(points=1500, seed=seed)).run(grid, ONE, Watch(ONE)).statistical
         assert found is not None
@@ -123,7 +123,15 @@ def test_ranges_and_bit_sets_are_the_same_boxes() -> None:
 def test_the_papers_tie_rule_is_refused() -> None:
     ensemble, space, _ = random_class_problem(1)
     with pytest.raises(PropertyError, match="two classes"):
-        build_grid(ensemble, space, Robustness(tie="paper"))
+        build_grid(ensemble, space, Robustness(tie="paper"), many_classes=True)
+
+
+def test_questions_for_two_classes_refuse_more() -> None:
+    ensemble, space, prop = random_class_problem(1)
+    with pytest.raises(ModelError, match="two classes only"):
+        build_grid(ensemble, space, prop)
+    with pytest.raises(ModelError, match="checkpoints and certificates"):
+        quantify(ensemble, space, prop, certificate="never-written.cert")
 
 
 def iris() -> tuple[np.ndarray, np.ndarray, Space]:

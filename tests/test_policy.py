@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from boxqte import Fairness, Policy, Quantification, Requirement, Robustness
 from boxqte.cli import main
 from boxqte.errors import BoxQTEError, PolicyError
 from boxqte.examples import loan_ensemble, loan_space
-from boxqte.policy import Verdict, decide
+from boxqte.policy import Verdict, decide, judge
 from boxqte.result import Decided, ModelSummary, Status
 from boxqte.testing import assert_fair, assert_policy, assert_robust
 
@@ -74,6 +75,16 @@ def test_a_requirement_about_no_input_is_undecided() -> None:
     )
     assert report.verdict is Verdict.UNDECIDED
     assert "proves nothing" in report.checks[0].why
+
+
+def test_a_requirement_of_exactly_1_is_settled_by_verification() -> None:
+    """Counted in floating point, a measure of 1 ends a rounding error below it; races 3 and 4 are treated alike."""
+    for races, verdict in (((3, 4), Verdict.HOLDS), ((2, 3), Verdict.UNDECIDED)):
+        space = loan_space().with_attribute(boxqte.Attribute.categorical("race", races))
+        exact = boxqte.quantify(loan_ensemble(), space, Fairness("race"), engine="exhaustive")
+        rounded = replace(exact, decided=Decided(fair=1 - 1e-13), engine="box")
+        assert judge(Requirement(Fairness("race"), 1), rounded).verdict is verdict
+        assert judge(Requirement(Fairness("race"), 1), replace(rounded, origin=None)).verdict is Verdict.UNDECIDED
 
 
 def test_violated_counts_more_than_undecided_and_undecided_more_than_holds() -> None:

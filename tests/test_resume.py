@@ -108,9 +108,11 @@ def test_depth_first_work_goes_on(tmp_path):
     whole = make_engine("box").run(grid, limits, Watch(limits))
     factor, driver.DEPTH_FIRST_FROM = driver.DEPTH_FIRST_FROM, 0.0
     try:
-        first = quantify(ensemble(18), space(), Fairness("a0"), workers=1, node_limit=3000, checkpoint=file)
+        first = quantify(
+            ensemble(18), space(), Fairness("a0"), workers=1, node_limit=3000, checkpoint=file, engine="box"
+        )
         assert json.loads(file.read_bytes().split(b"\n")[2])["stack"] > 1
-        last = quantify(ensemble(18), space(), Fairness("a0"), workers=1, checkpoint=file)
+        last = quantify(ensemble(18), space(), Fairness("a0"), workers=1, checkpoint=file, engine="box")
     finally:
         driver.DEPTH_FIRST_FROM = factor
     assert not first.converged
@@ -154,7 +156,7 @@ def test_a_checkpoint_of_another_question_is_refused_by_name(tmp_path, question,
 
 def test_cells_that_are_numbered_otherwise_are_refused(tmp_path):
     file = tmp_path / "state"
-    quantify(ensemble(), space(), Fairness("a0"), node_limit=100, checkpoint=file)
+    quantify(ensemble(), space(), Fairness("a0"), node_limit=100, checkpoint=file, engine="box")
     from boxqte.checkpoint import Checkpoint, identity
     from boxqte.grid import build_grid
 

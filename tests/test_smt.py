@@ -31,6 +31,7 @@ from boxqte.examples import loan_ensemble, loan_space
 from boxqte.grid import Grid, build_grid
 from boxqte.importers import load_model
 from boxqte.result import Decided, Status
+from tests.deadly import Deadly
 from tests.naive import naive_quantify
 from tests.strategies import random_problem
 
@@ -349,11 +350,23 @@ def test_workers_killed_twenty_times_change_nothing(
     survives_kills(20, stripes(3, kappa=0.6, epsilon=0.1), monkeypatch, **settings)
 
 
+def test_workers_that_cannot_start_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools, "MAX_STILLBORN", 3)
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(EngineError, match="ended before they were ready"):
+        run(stripes(2), TWO)
+
+
 def test_a_task_that_kills_every_worker_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pools, "MAX_LOSSES", 1)
-    monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(EngineError, match="died on the same task"):
-        run(stripes(2), TWO)
+    pool = ProcessPool((Deadly,), 1, lambda number, task: task)
+    try:
+        pool.submit(0, PathTask("kappa", ()))
+        with pytest.raises(EngineError, match="died on the same task"):
+            pool.reports(300.0)
+        assert pool.losses == 2
+    finally:
+        pool.close()
 
 
 def test_a_mistake_in_a_worker_is_one_error_and_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

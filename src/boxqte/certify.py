@@ -504,29 +504,33 @@ class Checker:
     def _part(self, box: Box, axes: int, trees: tuple[int, ...]) -> Any:
         """A part of the trees: values (class x cell), shares of classes and cells, least and largest value of each cell.
 
-        Cells on which all classes are equal are left out of the last three where only signs count.
+        Where only signs count, there is no table, and cells on which all classes are equal are left out.
         """
         own, others = (_bits(bits) for bits in (axes & self.s_bits, axes & ~self.s_bits))
-        key = (trees, *[box.cells[a] for a in others])
-        if key not in self.parts:
-            table, shares = self._table(box, own + others, trees)
+        name = (trees, *[box.cells[a] for a in others])
+        if name not in self.parts:
+            cuts = reduce(int.__or__, [self.cuts_of[t] for t in trees], 0)
+            keys = [(a, box.cells[a], cuts & self.axis_cuts[a]) for a in own + others]
+            shares = [self._grouped(*key)[0] if key[2] else np.ones(1) for key in keys]
             classes, mass = _product(shares[: len(own)]), _product(shares[len(own) :])
-            table = table.reshape(len(classes), len(mass))
-            least, most = table.min(axis=0), table.max(axis=0)
+            first = self._sum(keys, [t for t in trees if self.axes_of[t] & self.s_bits])
+            rest = self._sum(keys, [t for t in trees if not self.axes_of[t] & self.s_bits])[(0,) * len(own)]
+            first = first.reshape(len(classes), *first.shape[len(own) :])
+            least, most = (first.min(axis=0) + rest).reshape(-1), (first.max(axis=0) + rest).reshape(-1)
             if self.simple and (own or not axes):
                 kept = np.flatnonzero(least < most)
                 least, most, mass = least[kept], most[kept], mass[kept]
-            self.parts.keep(key, (table, classes, mass, least, most), table.size)
-        return self.parts[key]
+            table = None if self.simple else (first + rest).reshape(len(classes), -1)
+            self.parts.keep(
+                name, (table, classes, mass, least, most), 3 * len(mass) + (0 if table is None else table.size)
+            )
+        return self.parts[name]
 
-    def _table(self, box: Box, axes: list[int], trees: Sequence[int]) -> tuple[Any, list[Any]]:
-        """The sum of the trees over groups of the axes' cells, and the shares of the groups."""
-        cuts, scopes = 0, dict[int, list[int]]()
+    def _sum(self, keys: list[tuple[int, int, int]], trees: Sequence[int]) -> Any:
+        """The sum of the trees over groups of the axes' cells; an axis that no tree tests has length 1."""
+        scopes: dict[int, list[int]] = {}
         for t in trees:
-            cuts |= self.cuts_of[t]
             scopes.setdefault(self.axes_of[t], []).append(t)
-        keys = [(a, box.cells[a], cuts & self.axis_cuts[a]) for a in axes]
-        shares = [self._grouped(*key)[0] if key[2] else np.ones(1) for key in keys]
         tables: dict[int, Any] = {}
         for scope in sorted(scopes, key=int.bit_count):
             own = [key for key in keys if scope >> key[0] & 1]
@@ -534,17 +538,18 @@ class Checker:
             if name not in self.tables:
                 table = sum(self._spread(t, own) for t in scopes[scope])
                 self.tables.keep(name, table, table.size)
-            tables[scope] = self.tables[name].reshape([len(s) if scope >> a & 1 else 1 for a, s in zip(axes, shares)])
-        total = np.zeros([len(share) for share in shares], self.question.dtype)
+            sizes = iter(self.tables[name].shape)
+            tables[scope] = self.tables[name].reshape([next(sizes) if scope >> key[0] & 1 else 1 for key in keys])
+        total = np.zeros([1] * len(keys), self.question.dtype)
         while tables:  # small tables first, each into one that has all its axes
             scope = next(iter(tables))
             table = tables.pop(scope)
             wider = next((other for other in tables if not scope & ~other), None)
             if wider is None:
-                total += table
+                total = total + table
             else:
                 tables[wider] = tables[wider] + table
-        return total, shares
+        return total
 
     def _spread(self, record: int, keys: list[tuple[int, int, int]]) -> Any:
         """The values of a tree over groups of its axes' cells."""
@@ -600,8 +605,8 @@ class Cache(dict[Any, Any]):
 def _joined(parts: list[Any], dtype: Any) -> tuple[Any, Any]:
     """The sums of independent values, and their shares."""
     value, mass = np.zeros(1, dtype), np.ones(1)
-    for table, _, share, *_ in parts:
-        value, mass = np.add.outer(value, table[0]).reshape(-1), np.multiply.outer(mass, share).reshape(-1)
+    for _, _, share, values, _ in parts:
+        value, mass = np.add.outer(value, values).reshape(-1), np.multiply.outer(mass, share).reshape(-1)
     return value, mass
 
 

@@ -121,7 +121,10 @@ def _quantify(arguments: argparse.Namespace) -> int:
     model = load_model(arguments.model, allow_pickle=arguments.allow_pickle)
     colors = wants_colors(arguments, sys.stderr)
     limit = arguments.time_limit
-    with show_progress(str(prop), time_limit=limit, quiet=arguments.quiet, color=colors) as progress:
+    with (
+        show_progress(str(prop), time_limit=limit, quiet=arguments.quiet, color=colors) as progress,
+        _cluster(arguments.dask) as client,
+    ):
         result = quantify(
             model,
             space,
@@ -138,6 +141,7 @@ def _quantify(arguments: argparse.Namespace) -> int:
             checkpoint=arguments.checkpoint,
             checkpoint_every=arguments.checkpoint_every,
             certificate=arguments.certificate,
+            executor=client,
         )
     unwritten = write_json(arguments.json, result.to_json())
     if arguments.json != "-":
@@ -154,6 +158,16 @@ def _quantify(arguments: argparse.Namespace) -> int:
     if interrupted or (arguments.checkpoint is not None and not result.converged):
         print(_how_to_go_on(arguments, interrupted), file=sys.stderr)
     return INTERRUPTED if interrupted else code
+
+
+def _cluster(address: str | None) -> contextlib.AbstractContextManager[Any]:
+    """A client of the Dask scheduler at the address, or None."""
+    if address is None:
+        return contextlib.nullcontext()
+    from boxqte.engines.box.cluster import connect
+
+    client: contextlib.AbstractContextManager[Any] = connect(address)
+    return client
 
 
 def _how_to_go_on(arguments: argparse.Namespace, interrupted: bool) -> str:
@@ -318,6 +332,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--config", metavar="FILE", help="settings, one table a command (default: boxqte.toml here)")
     parser.add_argument("--version", action="version", version=f"boxqte {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    audit.add_parser(commands)
     _add_quantify(commands)
     smtlib.add_parser(commands, add_model, add_question, property_of, check_output)
     _add_empirical(commands)
@@ -340,7 +355,6 @@ def make_parser() -> argparse.ArgumentParser:
     engines.set_defaults(run=_engines)
     for command in (regions, sample, verify, rows):
         command.add_parser(commands)
-    audit.add_parser(commands)
     gate.add_parser(commands)
     completion.add_parser(commands)
     certify.add_parser(commands, add_model)
@@ -366,6 +380,7 @@ def _add_quantify(commands: Any) -> None:
     smtlib.add_switches(work)
     work.add_argument("--confidence", metavar="C",
                       help="of the statistical interval, engines auto and sample (default 0.999999)")  # fmt: skip
+    work.add_argument("--dask", metavar="ADDRESS", help="work in the processes of this Dask scheduler")
     work.add_argument("--checkpoint", metavar="FILE",
                       help="keep the state here; the same command goes on from it, whatever stopped the last one")  # fmt: skip
     work.add_argument("--checkpoint-every", metavar="S", type=converter(float, "a number"), default=5.0,

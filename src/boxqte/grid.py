@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from boxqte.axes import Axis, Cell, Edge, Int32Array, Question, cast_mass, finite_axis, numeric_axis
 from boxqte.ensemble import Test, TreeEnsemble
-from boxqte.errors import SpaceError
+from boxqte.errors import ModelError, SpaceError
 from boxqte.exact import floor_scaled_logit
 from boxqte.properties import Property
 from boxqte.space import Attribute, Space
@@ -102,8 +102,16 @@ class Grid:
         return math.prod(len(axis.refined) for axis in self.axes)
 
 
-def build_grid(ensemble: TreeEnsemble, space: Space, prop: Property) -> Grid:
-    """Discretise the problem exactly. Raises if the three do not fit together."""
+def build_grid(ensemble: TreeEnsemble, space: Space, prop: Property, *, many_classes: bool = False) -> Grid:
+    """Discretise the problem exactly. Raises if the three do not fit together.
+
+    With `many_classes`, a model with three classes or more becomes a `manyclasses.ClassGrid`; otherwise it is refused.
+    """
+    if not (ensemble.is_binary or many_classes):
+        raise ModelError(
+            f"the model has {ensemble.n_outputs} classes; this question is answered for two classes only (`quantify` with "
+            "engine auto, box, exhaustive or sample takes more)"
+        )
     tolerances = prop.tolerances(space)
     owner = match_columns(ensemble, space)
     nodes, test_of_node = distinct_tests(ensemble)

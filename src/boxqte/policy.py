@@ -26,6 +26,7 @@ from boxqte.toml import a_table, a_text, known_fields, read_toml, texts
 if TYPE_CHECKING:
     from boxqte.engines import Progress
 
+VERIFY_SECONDS = 60.0  # to settle a requirement of exactly 1
 POLICY_FIELDS = ("model", "space", "time_limit", "engine", "require")
 REQUIREMENT_FIELDS = ("sensitive", "epsilon_rate", "epsilon", "kappa", "tie", "at_least")
 
@@ -358,6 +359,8 @@ def judge(requirement: Requirement, result: Quantification) -> Check:
     """The check that a result amounts to, with the reason where it is undecided."""
     verdict = decide(result, requirement.at_least)
     why = ""
+    if verdict is Verdict.UNDECIDED and requirement.at_least == 1 and result.converged and _no_counterexample(result):
+        return Check(requirement, Verdict.HOLDS, result, "verified: there is no counterexample at all", result.seconds)
     if verdict is Verdict.UNDECIDED:
         if result.undefined:
             why = "a requirement about no input proves nothing: lower kappa"
@@ -366,6 +369,19 @@ def judge(requirement: Requirement, result: Quantification) -> Check:
         else:
             why = f"stopped by {result.status}" if result.status is not Status.INTERRUPTED else "interrupted"
     return Check(requirement, verdict, result, why, result.seconds)
+
+
+def _no_counterexample(result: Quantification) -> bool:
+    """Whether verification proves it: a count in floating point ends within its rounding error of 1, never at 1."""
+    if result.undefined or result.origin is None:
+        return False
+    from boxqte.verification import verify
+
+    try:
+        found = verify(result.origin.model, result.origin.grid.space, result.property, time_limit=VERIFY_SECONDS)
+    except BoxQTEError:
+        return False
+    return str(found.verdict) == str(Verdict.HOLDS)
 
 
 def _check_fits(requirement: Requirement, space: Space) -> None:

@@ -138,7 +138,7 @@ def empirical(
 
     if not 0 < confidence < 1:
         raise SpaceError(f"confidence: must lie between 0 and 1, found {confidence}")
-    grid = build_grid(load_model(model, allow_pickle=allow_pickle).ensemble, space, prop)
+    grid = build_grid(load_model(model, allow_pickle=allow_pickle).ensemble, space, prop, many_classes=True)
     rows = Rows(space, table_of(frame))
     chosen = np.flatnonzero(rows.chosen(where))
     cells, inside = rows.cells(grid)

@@ -88,6 +88,9 @@ def _statistical_lines(result: Quantification) -> list[str]:
     drawn = f"{found.points:,} points drawn from what is undecided"
     if found.unknown:
         drawn += f", {found.unknown:,} of them given up and counted against both ends"
+    refused = result.details.get("exact_engine")
+    if refused is not None:
+        drawn = f"{found.points:,} points drawn from the whole space; no certain bounds, because {refused}"
     return [
         _line("statistical", f"between {lower} and {upper}, with confidence {found.confidence}"),
         _line("", drawn),

@@ -10,7 +10,7 @@ from typing import Any
 from boxqte.certificate import CertificateWriter, refuse_what_has_none
 from boxqte.checkpoint import EVERY, Checkpoint, identity
 from boxqte.engines import DEFAULT_ENGINE, Limits, Progress, Watch, make_engine
-from boxqte.errors import CheckpointError, EngineError, SpaceError
+from boxqte.errors import CheckpointError, EngineError, ModelError, SpaceError
 from boxqte.exact import Number, fraction, plain
 from boxqte.grid import build_grid
 from boxqte.importers import ImportedModel, load_model
@@ -36,6 +36,7 @@ def quantify(
     node_limit: int | None = None,
     options: Mapping[str, Any] | None = None,
     progress: Callable[[Progress], None] | None = None,
+    executor: Any = None,
     allow_pickle: bool = False,
     checkpoint: str | Path | None = None,
     checkpoint_every: float = EVERY,
@@ -71,6 +72,8 @@ def quantify(
         Options of the engine, by name.
     progress
         Called with a Progress now and then.
+    executor
+        A `dask.distributed.Client`: the search runs in the processes behind it (engines box and auto; docs/cluster.md).
     allow_pickle
         Unpickle scikit-learn files; only for files you trust.
     checkpoint
@@ -98,8 +101,14 @@ def quantify(
     bound = read_space(space)
     limits = _limits(time_limit, gap, _workers(workers, n_jobs), memory_limit, node_limit, threshold)
     solver = make_engine(engine, options)
+    if executor is not None:
+        if not hasattr(solver, "use_cluster"):
+            raise EngineError(f"engine '{engine}' runs in this process only; engines with a cluster are auto and box")
+        solver.use_cluster(executor)
     watch = Watch(limits, progress)
-    grid = build_grid(imported.ensemble, bound, property)
+    grid = build_grid(imported.ensemble, bound, property, many_classes=getattr(solver, "many_classes", False))
+    if not imported.ensemble.is_binary and (checkpoint is not None or certificate is not None):
+        raise ModelError("checkpoints and certificates are for models with two classes; leave them out for this model")
     if checkpoint is not None:
         if not hasattr(solver, "keeper"):
             raise CheckpointError(f"checkpoint: engine '{engine}' cannot save its state; engine 'box' can")

@@ -334,7 +334,7 @@ class Quantification:
         >>> from boxqte.examples import loan_ensemble, loan_space
         >>> result = boxqte.quantify(loan_ensemble(), loan_space(), boxqte.Fairness("race"))
         >>> result.restrict("income < 300").value < result.value
-        False
+        True
         """
         from boxqte import exploration
 

@@ -251,15 +251,19 @@ def machine() -> dict[str, Any]:
 
 
 def warm_up(jobs: list[Job], say: Callable[[str], None]) -> None:
-    """Compile the box engine's kernels before anything is timed; once a machine."""
-    if not any(job.engine == "box" and job.tester is None for job in jobs):
-        return
-    from boxqte.engines.box import exchange, jit, window
+    """Compile what the jobs need before anything is timed; once a machine."""
+    commands = []
+    if any(job.engine == "box" for job in jobs):
+        from boxqte.engines.box import exchange, jit, window
 
-    if jit.needs_compiling(exchange.__file__) or jit.needs_compiling(window.__file__):
-        say("compiling the box engine first, which no row is charged for ...")
+        if jit.needs_compiling(exchange.__file__) or jit.needs_compiling(window.__file__):
+            commands.append(["-m", "boxqte.engines.box"])
+    if any(job.sample for job in jobs):
+        commands.append(["-c", "from boxqte.bench.testing import load_sampling; load_sampling()"])
+    for command in commands:
+        say("loading or compiling kernels first, which no row is charged for ...")
         subprocess.run(
-            [sys.executable, "-m", "boxqte.engines.box"],
+            [sys.executable, *command],
             check=True,
             stdout=subprocess.DEVNULL,
             env=os.environ | {"PYTHONPATH": _python_path()},

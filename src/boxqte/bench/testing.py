@@ -28,6 +28,7 @@ def sample_row(result: Quantification, job: Job, model: Any, data: DataSet) -> R
         raise EngineError("this version of boxqte cannot draw samples from a result")
     if result.counterexample.upper <= 0:
         return {"idis": 0, "drawn": 0, "seconds": 0.0, "verified": 0, "distinct": 0}
+    load_sampling()
     started = time.perf_counter()
     drawn = result.sample(job.sample, random_state=job.seed, replay=False)  # every pair is replayed below, untimed
     seconds = time.perf_counter() - started
@@ -43,6 +44,15 @@ def sample_row(result: Quantification, job: Job, model: Any, data: DataSet) -> R
         "idis": int((~x.loc[verified, rest].duplicated()).sum()),
         "check_seconds": time.perf_counter() - started - seconds,
     }
+
+
+def load_sampling() -> None:
+    """Load (the first time on a machine: compile) what draws samples, with a tiny result."""
+    from boxqte.examples import loan_ensemble, loan_space
+    from boxqte.properties import Fairness
+    from boxqte.quantification import quantify
+
+    quantify(loan_ensemble(), loan_space(), Fairness("race"), workers=1).sample(10, random_state=0, replay=False)
 
 
 def check_pairs(model: Any, data: DataSet, sensitive: str, x: pd.DataFrame, partner: pd.DataFrame) -> Any:

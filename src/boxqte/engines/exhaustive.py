@@ -34,6 +34,7 @@ class Exhaustive:
 
     name = "exhaustive"
     Options = ExhaustiveOptions
+    many_classes = True
 
     def __init__(self, options: ExhaustiveOptions | None = None):
         self.options = options or ExhaustiveOptions()

@@ -83,13 +83,12 @@ class Findings:
 
     def trimmed(self, extent: Extent) -> Findings:
         """At most as much of everything as the extent says."""
-        n = extent.labels
-        matrices = tuple(
-            FlipMatrix(m.title, m.labels[:n], tuple(row[:n] for row in m.masses[:n])) for m in self.matrices
-        )
-        pairs = tuple(Pair(p.attributes[: extent.attributes], p.first_class, p.second_class) for p in self.pairs)
         return Findings(
-            self.rules[: extent.rules], self.profiles[: extent.profiles], matrices, pairs[: extent.pairs], self.notes
+            tuple(_trimmed_rule(rule, extent) for rule in self.rules[: extent.rules]),
+            tuple(_trimmed_profile(profile, extent) for profile in self.profiles[: extent.profiles]),
+            tuple(_trimmed_matrix(matrix, extent) for matrix in self.matrices),
+            tuple(_trimmed_pair(pair, extent) for pair in self.pairs[: extent.pairs]),
+            self.notes,
         )
 
 
@@ -104,9 +103,43 @@ class Extent:
     pairs: int = 10
     attributes: int = 40
     space: int = 60
+    letters: int = 200
 
     def halved(self) -> Extent:
-        return Extent(*(max(n // 2, 2) for n in vars(self).values()))
+        smaller = {name: max(n // 2, 2) for name, n in vars(self).items()}
+        return Extent(**{**smaller, "letters": max(self.letters // 2, 24)})
+
+    def text(self, text: str) -> str:
+        """The text, shortened where it is too long."""
+        return text if len(text) <= self.letters else text[: self.letters - 3] + "..."
 
 
 NOTHING = Findings()
+
+
+def _trimmed_rule(rule: Rule, extent: Extent) -> Rule:
+    shown = [extent.text(condition) for condition in rule.conditions[: extent.attributes]]
+    left = len(rule.conditions) - len(shown)
+    more = (f"{left} more conditions",) if left else ()
+    return Rule((*shown, *more), rule.mass, rule.share, rule.density, extent.text(rule.flip))
+
+
+def _trimmed_profile(profile: Profile, extent: Extent) -> Profile:
+    """A numeric profile keeps all its cells: it is a chart, and a small one."""
+    cells = profile.cells if profile.numeric else profile.cells[: extent.cells]
+    shown = (ProfileCell(extent.text(c.label), c.share, c.mass, c.low, c.high) for c in cells)
+    return Profile(extent.text(profile.attribute), tuple(shown))
+
+
+def _trimmed_matrix(matrix: FlipMatrix, extent: Extent) -> FlipMatrix:
+    n = extent.labels
+    labels = tuple(extent.text(label) for label in matrix.labels[:n])
+    return FlipMatrix(extent.text(matrix.title), labels, tuple(row[:n] for row in matrix.masses[:n]))
+
+
+def _trimmed_pair(pair: Pair, extent: Extent) -> Pair:
+    shown = (
+        Difference(extent.text(d.attribute), extent.text(d.first), extent.text(d.second))
+        for d in pair.attributes[: extent.attributes]
+    )
+    return Pair(tuple(shown), extent.text(pair.first_class), extent.text(pair.second_class))

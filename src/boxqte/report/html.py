@@ -266,8 +266,8 @@ def _matrices(matrices: Sequence[FlipMatrix]) -> list[str]:
 def _matrix_cell(mass: float | None, most: float) -> str:
     if mass is None:
         return "<td>–</td>"
-    shade = round(30 * mass / most)
-    style = f' style="background:color-mix(in srgb,var(--bar) {shade}%,var(--ground))"' if shade else ""
+    shade = round(0.3 * mass / most, 2)
+    style = f' style="--shade:{shade}"' if shade else ""
     return f"<td{style}>{_percent(mass)}</td>"
 
 
@@ -307,8 +307,7 @@ def _space(space: Space, audit: Audit | None, extent: Extent) -> str:
         why = {d.name: d.why for d in audit.inference.decisions}
     rows = []
     for attribute in list(space)[: extent.space]:
-        domain = describe_domain(attribute)
-        domain = domain if len(domain) <= 200 else domain[:197] + "..."
+        domain = extent.text(describe_domain(attribute))
         rows.append(
             [_t(attribute.name), attribute.kind, _t(domain), *([_t(why.get(attribute.name, ""))] if why else [])]
         )

@@ -92,7 +92,7 @@ def ticks(low: float, high: float, wanted: int) -> list[float]:
     magnitude = 10.0 ** math.floor(math.log10(rough))
     step = next(s * magnitude for s in (1, 2, 5, 10) if s * magnitude >= rough * 0.999)
     first = math.ceil(low / step - 1e-9)
-    return [round(i * step, 12) for i in range(first, math.floor(high / step + 1e-9) + 1)]
+    return [float(f"{i * step:.12g}") for i in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
 def number(value: float) -> str:

@@ -125,10 +125,11 @@ class Coordinates:
             if attribute.kind == "integer" and attribute.missing is None:
                 return column.astype(np.int64)
             return np.where(absent, np.nan, column)
-        values = pd.Series(list(attribute.values)).to_numpy()
-        if not absent.any():
-            return values[column.astype(np.int64)]
-        return np.append(values.astype(object), None)[column.astype(np.int64)]
+        values: npt.NDArray[Any] = pd.Series(list(attribute.values)).to_numpy()
+        if absent.any():
+            values = np.array([*attribute.values, None], dtype=object)
+        found: npt.NDArray[Any] = values[column.astype(np.int64)]
+        return found
 
     def matrix(self, x: FloatArray, codes: Mapping[int, FloatArray]) -> FloatArray:
         """The rows in model columns (`space.columns`); `codes[i]` is what each value of attribute i writes."""
@@ -217,4 +218,5 @@ def _draw(a: Attribute, rng: np.random.Generator, n: int, low: float, high: floa
 
 def _weighted(weights: tuple[Fraction, ...], rng: np.random.Generator, n: int) -> IntArray:
     total = np.cumsum([float(w) for w in weights])
-    return np.searchsorted(total, rng.random(n) * total[-1], side="right").astype(np.int64)
+    found: IntArray = np.searchsorted(total, rng.random(n) * total[-1], side="right").astype(np.int64)
+    return found

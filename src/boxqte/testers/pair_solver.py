@@ -45,8 +45,9 @@ class Demands(NamedTuple):
         table = np.array(rows).T
         return Demands(table[0].astype(np.int64), table[1].astype(np.int64), *table[2:])
 
-    def __getitem__(self, at: IntArray | BoolArray) -> Demands:  # type: ignore[override]
-        return Demands(*(field[at] for field in tuple(self)))
+    def of(self, at: IntArray | BoolArray) -> Demands:
+        """Those at the given places."""
+        return Demands(self.copy[at], self.feature[at], self.low[at], self.high[at], self.not_[at])
 
 
 class PairSolver:
@@ -89,13 +90,13 @@ class PairSolver:
         picked = self.rng.integers(0, len(self.first), (n, TRIES))
         meets = self._meets(picked, demands)
         pair = picked[np.arange(n), meets.argmax(axis=1)]
-        done = meets.any(axis=1)
+        done: BoolArray = np.asarray(meets.any(axis=1))
         everything = np.arange(len(self.first))[None]
         for i in np.flatnonzero(~done):
-            able = np.flatnonzero(self._meets(everything, demands[np.array([i])])[0])
+            able = np.flatnonzero(self._meets(everything, demands.of(np.array([i])))[0])
             if len(able):
                 pair[i], done[i] = self.rng.choice(able), True
-        return self._draw(pair[done], demands[done])
+        return self._draw(pair[done], demands.of(done))
 
     def _ends(self, pairs: IntArray, demands: Demands) -> tuple[FloatArray, FloatArray]:
         """The interval of each demand's own attribute and copy, in each pair of leaves (demands x pairs)."""

@@ -144,7 +144,12 @@ class Surrogate(Tester):
     def _fit(self, session: Session, x: FloatArray, target: Any) -> Any:
         options = self.options
         seed = int(session.rng.integers(2**31))
-        shape = {"n_estimators": options.trees, "max_depth": options.depth, "learning_rate": 0.3, "random_state": seed}
+        shape: dict[str, Any] = {
+            "n_estimators": options.trees,
+            "max_depth": options.depth,
+            "learning_rate": 0.3,
+            "random_state": seed,
+        }
         rows = session.at.matrix(x, {})
         if options.library == "lightgbm":
             import lightgbm
@@ -163,7 +168,7 @@ class Surrogate(Tester):
         left = session.seconds_left
         limit = None if left is None else max(min(QUANTIFY_SHARE * session.seconds, left), 0.2)
         prop = Fairness(f"x{session.at.sensitive}")
-        exactly = {} if session.timed else {"node_limit": QUANTIFY_NODES, "workers": 1}
+        exactly: dict[str, Any] = {} if session.timed else {"node_limit": QUANTIFY_NODES, "workers": 1}
         result = quantify(model, coordinate_space(session.at), prop, time_limit=limit, **exactly)
         if result.bounds is not None:
             session.details["surrogate_fairness"] = [result.bounds.lower, result.bounds.upper]

@@ -93,7 +93,8 @@ class BoxTree:
 
     def predict(self, x: FloatArray) -> IntArray:
         """The tree's labels."""
-        return self._best[self._tree.apply(x.astype(np.float32))]
+        labels: IntArray = self._best[self._tree.apply(x.astype(np.float32))]
+        return labels
 
     def path(self, x: FloatArray) -> list[Condition]:
         """The tests that one input passes on its way, from the root on."""

@@ -31,8 +31,8 @@ def verify(box: BlackBox, space: Space, sensitive: str, idis: pd.DataFrame, part
     at = np.flatnonzero(good)
     for start in range(0, len(at), CHUNK):
         rows = at[start : start + CHUNK]
-        one, two = (box.ask(_model_rows(box, space, table.iloc[rows])) for table in (idis, partners))
-        good[rows] = one != two
+        mine, other = (box.ask(_model_rows(box, space, table.iloc[rows])) for table in (idis, partners))
+        good[rows] = mine != other
     return good
 
 

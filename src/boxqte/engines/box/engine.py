@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from boxqte.engines import Limits, Outcome, Watch
 from boxqte.engines.box import driver
@@ -58,17 +58,31 @@ class Box:
 
     name = "box"
     Options = BoxOptions
+    many_classes = True
 
     def __init__(self, options: BoxOptions | None = None):
         self.options = options or BoxOptions()
+        self.client: Any = None
         self.observers: list[driver.Observer] = []
         """Are shown every box that a run closes (driver.Observer)."""
+        self.drive: Callable[..., Outcome] = driver.drive
+        """Where the workers run: threads here, or processes of a cluster (`use_cluster`)."""
         self.roots: Callable[[Problem], driver.BoxArray] | None = None
         """Disjoint boxes to start from, with the parts of the space that a run should look at; None is all of it."""
         self.recorder: driver.Recorder | None = None
         self.keeper: driver.Keeper | None = None
 
+    def use_cluster(self, client: Any) -> None:
+        """Let the processes behind a Dask client do the work."""
+        self.client = client
+
     def run(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
+        if self.client is not None:
+            from boxqte.engines.box import cluster
+
+            notes = bool(self.observers) or self.recorder is not None
+            spec = cluster.Spec(grid, self.options, notes, limits.memory_limit)
+            self.drive = cluster.drive_on(self.client, spec)
         try:
             if not grid.ensemble.is_binary:
                 return self._classes(grid, limits, watch)
@@ -109,7 +123,7 @@ class Box:
             self.recorder.about(p)
         for observer in self.observers:
             observer.begin(p, roots)
-        return driver.drive(
+        return self.drive(
             make_worker,
             roots,
             exchange_worker.box_masses(p, roots),
@@ -132,7 +146,7 @@ class Box:
 
         assert isinstance(grid, ClassGrid)
         worker = classes.ClassWorker(grid)
-        outcome = driver.drive(
+        outcome = self.drive(
             lambda: classes.ClassWorker(grid),
             classes.root_ranges(grid, worker.decider.problem.axis_ids),
             np.ones(1),
@@ -176,7 +190,7 @@ class Box:
             jit.mark_compiled(window.__file__)
         for observer in self.observers:
             observer.begin(p, roots)
-        outcome = driver.drive(
+        outcome = self.drive(
             make_worker,
             roots,
             exchange_worker.box_masses(p, roots),

@@ -7,6 +7,7 @@ import sys
 import time
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -66,7 +67,6 @@ class AutoOptions(SampleOptions, BoxOptions):
                 f"engine 'auto': option 'exact_share' must lie above 0 and up to 1, found {self.exact_share}"
             )
 
-
     def box_options(self) -> BoxOptions:
         return BoxOptions(**{option.name: getattr(self, option.name) for option in fields(BoxOptions)})
 
@@ -76,6 +76,7 @@ class Sample:
 
     name = "sample"
     Options = SampleOptions
+    many_classes = True
 
     def __init__(self, options: SampleOptions | None = None):
         self.options = options or SampleOptions()
@@ -89,6 +90,7 @@ class Auto:
 
     name = "auto"
     Options = AutoOptions
+    many_classes = True
 
     def __init__(self, options: AutoOptions | None = None):
         self.options = options or AutoOptions()
@@ -98,6 +100,10 @@ class Auto:
     def observers(self) -> list[Observer]:
         """Are shown every box that the exact part closes."""
         return self.box.observers
+
+    def use_cluster(self, client: Any) -> None:
+        """Let the processes behind a Dask client do the exact part."""
+        self.box.use_cluster(client)
 
     @property
     def recorder(self) -> Recorder | None:

@@ -23,7 +23,9 @@ from boxqte.engines.smt.solving import OutOfMemoryError, OutOfTimeError
 from boxqte.errors import EngineError
 
 MAX_LOSSES = 10  # of one task in a row: one that kills every worker that takes it will not get better
+MAX_STILLBORN = 50  # workers in a row that end before they are ready
 MOST_REPORTS = 1000  # at once, so that the watch is told now and then
+READY = "ready"
 GRACE = 2.0  # seconds that a worker process gets to end
 
 
@@ -119,6 +121,7 @@ class _Process:
     """One worker process and what it is busy with."""
 
     child: subprocess.Popen[bytes]
+    ready: bool = False
     tasks: dict[int, Any] = field(default_factory=dict)
 
     def send(self, message: Any) -> None:
@@ -146,6 +149,7 @@ class ProcessPool:
         self._lost: dict[int, int] = {}
         self._tasks: dict[int, Any] = {}
         self._aside: list[tuple[_Process, Any]] = []
+        self._stillborn = 0
         self.workers = workers
         self.losses = 0
         try:
@@ -213,7 +217,9 @@ class ProcessPool:
                 process, message = self._aside.pop() if self._aside else self._inbox.get(timeout=wait)
             except queue.Empty:
                 break
-            if not isinstance(message, Report):
+            if message == READY:
+                process.ready, self._stillborn = True, 0
+            elif not isinstance(message, Report):
                 if reports:  # their owner must know of them before a task is handed on
                     self._aside.append((process, message))
                     break
@@ -234,9 +240,12 @@ class ProcessPool:
         self._processes.remove(process)
         _end(process)
         self.losses += 1
+        self._stillborn += not process.ready
+        if self._stillborn > MAX_STILLBORN:
+            raise EngineError(f"{MAX_STILLBORN} worker processes ended before they were ready; the run is over")
         self._begin()
         for number in process.tasks:
-            self._lost[number] = self._lost.get(number, 0) + 1
+            self._lost[number] = self._lost.get(number, 0) + process.ready  # else it did not die of the task
             if self._lost[number] > MAX_LOSSES:
                 raise EngineError(
                     f"{MAX_LOSSES} worker processes died on the same task (out of memory?); the run is over"
@@ -279,6 +288,8 @@ def serve(make: Callable[[Any], Starts]) -> None:
     threading.Thread(target=listen, daemon=True).start()
     try:
         turns = Turns(make(setup))
+        pickle.dump(READY, out)
+        out.flush()
         while True:
             while not turns or not inbox.empty():
                 number, task = inbox.get()

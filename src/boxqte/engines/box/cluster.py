@@ -1,0 +1,167 @@
+"""The box engine on a cluster: a Dask client hands batches of boxes out and gets masses and open boxes back.
+
+The driver stays here, with the queue, the sums and the limits; only `Worker.work` runs elsewhere. Every process of the
+cluster gets the problem once (a worker plugin, so that processes that join later get it too) and rebuilds its worker from
+it. A batch whose process dies is done again by another one: nothing of it had been counted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import threading
+import uuid
+from collections.abc import Callable
+from concurrent.futures import CancelledError
+from dataclasses import dataclass, replace
+from typing import Any
+
+from boxqte.engines import Limits, Outcome, Watch
+from boxqte.engines.box import driver
+from boxqte.errors import EngineError
+from boxqte.result import Decided, Status
+
+IN_FLIGHT = 2  # batches a thread of the cluster: one runs, one waits at the door
+ATTEMPTS = 20  # so many deaths of processes a batch may meet; each is counted only after Dask has tried by itself
+
+
+@dataclass(frozen=True)
+class Spec:
+    """All that a process needs to build its workers."""
+
+    grid: Any
+    options: Any
+    notes: bool
+    memory_limit: int | None
+
+
+# In a process of the cluster: the problems it was sent, and the workers of its threads.
+_specs: dict[str, bytes] = {}
+_here = threading.local()
+
+
+def connect(address: str) -> Any:
+    """A client of the Dask scheduler at the address."""
+    try:
+        distributed = _distributed()
+    except ImportError:
+        raise EngineError("--dask needs the package 'distributed': pip install boxqte[dask]") from None
+    try:
+        return distributed.Client(address, timeout=10)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise EngineError(f"--dask {address}: no scheduler answers there: {str(error).splitlines()[0]}") from None
+
+
+def _distributed() -> Any:
+    return importlib.import_module("distributed")
+
+
+def drive_on(client: Any, spec: Spec) -> Callable[..., Outcome]:
+    """What takes the place of `driver.drive`: the same, with workers that live in the cluster."""
+
+    def drive(make_worker: Any, roots: Any, masses: Any, limits: Limits, watch: Watch, **settings: Any) -> Outcome:
+        threads = sum(worker["nthreads"] for worker in client.scheduler_info(n_workers=-1)["workers"].values())
+        if not threads:
+            raise EngineError("the Dask cluster has no workers; start some, or wait until they have joined")
+        key = f"boxqte-{uuid.uuid4().hex}"
+        client.register_plugin(_plugin(key, pickle.dumps(spec)), name=key)
+        deaths = _Deaths()
+        try:
+            many = replace(limits, workers=IN_FLIGHT * threads)
+            outcome = driver.drive(
+                lambda: RemoteWorker(client, key, deaths), roots, masses, many, watch, **settings
+            )  # fmt: skip
+        finally:
+            client.unregister_worker_plugin(name=key)
+        return replace(outcome, details=outcome.details | {"cluster_threads": threads, "redone_batches": deaths.count})
+
+    return drive
+
+
+@dataclass
+class _Deaths:
+    """How many batches this client had to hand out again."""
+
+    count: int = 0
+
+
+class RemoteWorker:
+    """driver.Worker whose work is done by some process of the cluster."""
+
+    def __init__(self, client: Any, key: str, deaths: _Deaths):
+        self.client, self.key, self.deaths = client, key, deaths
+
+    @property
+    def memory(self) -> int:
+        return 0  # here; the processes have their own
+
+    def work(self, boxes: Any, masses: Any, budget: int, depth_first: bool) -> driver.Reply:
+        lost = (_distributed().KilledWorker, _distributed().comm.CommClosedError, CancelledError)
+        for _ in range(ATTEMPTS):
+            future = self.client.submit(work_here, self.key, boxes, masses, budget, depth_first, pure=False, retries=2)
+            try:
+                reply: driver.Reply = future.result()
+                return reply
+            except lost:
+                self.deaths.count += 1
+        raise EngineError(f"the Dask cluster lost the process of one batch {ATTEMPTS} times; giving up")
+
+
+def _plugin(key: str, spec: bytes) -> Any:
+    class Problem(_distributed().WorkerPlugin):  # type: ignore[misc]
+        """Brings the problem to every process, also to those that join later."""
+
+        def setup(self, worker: Any) -> None:
+            receive(key, spec)
+
+        def teardown(self, worker: Any) -> None:
+            forget(key)
+
+    return Problem()
+
+
+def receive(key: str, spec: bytes) -> None:
+    """In a process of the cluster: keep a problem."""
+    _specs[key] = spec
+
+
+def forget(key: str) -> None:
+    """In a process of the cluster: drop a problem; its threads' workers go when they are next used."""
+    _specs.pop(key, None)
+
+
+def work_here(key: str, boxes: Any, masses: Any, budget: int, depth_first: bool) -> driver.Reply:
+    """In a process of the cluster: do one batch with this thread's worker, built when it is first needed."""
+    known: dict[str, driver.Worker] = getattr(_here, "workers", {})
+    if key not in known:
+        known = {k: w for k, w in known.items() if k in _specs}
+        known[key] = build_worker(pickle.loads(_specs[key]))
+        _here.workers = known
+    return known[key].work(boxes, masses, budget, depth_first)
+
+
+def build_worker(spec: Spec) -> driver.Worker:
+    """The worker that the box engine would make for the problem, caught at the moment it would start to drive."""
+    from boxqte.engines.box.engine import Box
+
+    caught: list[driver.Worker] = []
+
+    def catch(make_worker: Callable[[], driver.Worker], *_: Any, **__: Any) -> Outcome:
+        caught.append(make_worker())
+        return Outcome(Decided(), Status.INTERRUPTED)
+
+    box = Box(spec.options)
+    box.drive = catch
+    if spec.notes:
+        box.observers.append(_Nobody())
+    limits = Limits(workers=1, memory_limit=spec.memory_limit)
+    box.run(spec.grid, limits, Watch(limits))
+    return caught[0]
+
+
+class _Nobody:
+    """An observer whose only effect is that workers keep what they close, for the observers at the client."""
+
+    def begin(self, problem: Any, roots: Any) -> None: ...
+
+    def closed(self, parts: driver.Closed) -> None: ...
