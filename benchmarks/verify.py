@@ -12,6 +12,8 @@ problem from the trained model; neither includes training, and ours not the comp
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import os
 import sys
 import time
@@ -61,7 +63,8 @@ def ours(model: Any, space: Space, sensitive: str, value: int, limit: float) -> 
 
 def theirs(model: Any, space: Space, sensitive: str, value: int, limit: float) -> tuple[str, float]:
     started = time.perf_counter()
-    whole = veritas.get_addtree(model)
+    with contextlib.redirect_stdout(io.StringIO()):
+        whole = veritas.get_addtree(model)
     names = list(model.get_booster().feature_names)
 
     def fixed(code: int) -> Any:
@@ -69,17 +72,15 @@ def theirs(model: Any, space: Space, sensitive: str, value: int, limit: float) -
         for f, name in enumerate(names):
             a = space[name]
             if name == sensitive:
-                box.append((f, veritas.Interval(code - 0.5, code + 0.5)))
+                box.append((f, veritas.Interval(code, code + 0.25)))
             elif a.is_numeric:
                 box.append((f, veritas.Interval(float(a.low), float(a.high) + 1e-6)))
         return whole.prune(dict(box))
 
     one, other = fixed(value), fixed(1 - value)
-    ensemble = veritas.AddTree(3, veritas.AddTreeType.RAW)
+    ensemble = veritas.AddTree(3, veritas.AddTreeType.CLF_SOFTMAX)
     ensemble.add_trees(one.negate_leaf_values(), 1)
     ensemble.add_trees(other, 2)
-    ensemble.set_base_score(1, -whole.get_base_score(0))
-    ensemble.set_base_score(2, whole.get_base_score(0))
     config = veritas.Config(veritas.HeuristicType.MULTI_MAX_MAX_OUTPUT_DIFF)
     config.stop_when_num_solutions_exceeds = 1
     config.ignore_state_when_worse_than = 0.0

@@ -60,7 +60,7 @@ def is_counterexample(problem: Problem, oracle: Oracle, x: Point, other: Point) 
 
 
 def check_pairs(problem: Problem, seed: int, n: int, **options: Any) -> bool:
-    result = quantify(*problem, workers=1, options=options)
+    result = quantify(*problem, engine="box", workers=1, options=options)
     if not result.counterexample.upper > 1e-12:
         with pytest.raises(EngineError, match="no counterexample"):
             result.sample(10)
@@ -80,7 +80,7 @@ def p_value(statistic: float, freedom: int) -> float:
 
 def check_uniform(problem: Problem, seed: int, **options: Any) -> bool:
     """Chi-squared against the exact masses of all inputs of a finite space."""
-    result = quantify(*problem, workers=1, options=options)
+    result = quantify(*problem, engine="box", workers=1, options=options)
     rows = [r for r in naive_rows(*problem) if r.counterexample and r.mass]
     if not rows:
         return False
@@ -158,7 +158,7 @@ def test_wide_values_are_drawn_too() -> None:
 
 
 def test_the_same_seed_gives_the_same_pairs_on_any_number_of_threads() -> None:
-    result = quantify(loan_ensemble(), loan_space(), Fairness("race"), options={"finish_limit": 5})
+    result = quantify(loan_ensemble(), loan_space(), Fairness("race"), engine="box", options={"finish_limit": 5})
     one, two = (result.sample(500, random_state=3, workers=w) for w in (1, 2))
     assert one.x.equals(two.x)
     assert one.witness.equals(two.witness)
@@ -186,7 +186,9 @@ def test_a_partial_result_says_what_it_is_drawn_from() -> None:
 
     rng = np.random.default_rng(7)
     model = random_trees(rng, 6, 9, 40, 3, lambda n: rng.normal(size=n))
-    result = quantify(model, integers(6, 9), Fairness("a0"), node_limit=60, options={"finish_limit": 200}, workers=1)
+    result = quantify(
+        model, integers(6, 9), Fairness("a0"), node_limit=60, engine="box", options={"finish_limit": 200}, workers=1
+    )
     assert not result.converged
     found = result.sample(50, random_state=0)
     assert not found.complete
