@@ -21,12 +21,12 @@ pytestmark = [
 ]
 
 # What the published code finds per test on an XGBoost model of Adult, sensitive attribute sex, and how many tests it makes in
-# half a minute. The number of tests is the budget here, so that the machine's speed does not matter.
+# 60 seconds of CPU. The number of tests is the budget here, so that the machine's speed does not matter.
 PUBLISHED = {
-    "sg": (0.003, 0.085, 160),
-    "expga": (0.27, 0.39, 6500),
-    "aft": (0.16, 0.46, 27_000),
-    "vbt": (0.01, 0.06, 600),
+    "sg": (0.003, 0.085, 325),
+    "expga": (0.27, 0.39, 13_500),
+    "aft": (0.16, 0.46, 43_000),
+    "vbt": (0.01, 0.06, 1200),
 }
 
 

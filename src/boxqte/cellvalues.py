@@ -40,9 +40,9 @@ class AxisValues:
         attribute = axis.attribute
         self.numeric = attribute.is_numeric
         self.integral = attribute.kind == "integer"
-        pieces = [piece for cell in axis.refined for piece in self._pieces(cell, single_precision)]
-        counts = [len(self._pieces(cell, single_precision)) for cell in axis.refined]
-        self.start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        by_cell = [self._pieces(cell, single_precision) for cell in axis.refined]
+        pieces = [piece for cell in by_cell for piece in cell]
+        self.start = np.concatenate([[0], np.cumsum([len(cell) for cell in by_cell])]).astype(np.int64)
         masses = np.array([float(piece[0]) for piece in pieces])
         self.before = np.concatenate([[0.0], np.cumsum(masses)])
         self.low = np.array([piece[1] for piece in pieces], np.float64)

@@ -83,9 +83,11 @@ class Surrogate(Tester):
             if (labels != majority).any():
                 model = self._fit(session, x, labels != majority)
                 regions = self._quantify(session, model) if options.quantify else None
-                before = session.tests
-                learnt, truth = self._round(session, pairs, _margin(model, at), regions, majority, samples)
-                session.details["from_walk" if regions is None else "from_regions"] += session.tests - before
+                before, source = session.tests, "from_walk" if regions is None else "from_regions"
+                try:
+                    learnt, truth = self._round(session, pairs, _margin(model, at), regions, majority, samples)
+                finally:  # also if the budget ends here
+                    session.details[source] += session.tests - before
             if not len(learnt):  # no pair that is new: look elsewhere
                 fruitless += 1
                 learnt = at.draw(session.rng, options.points)
