@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-REPLY_SECONDS = 240
+REPLY_SECONDS = 540
 # Puts the pipe's ends where Chromium looks for them, 3 and 4, and becomes Chromium.
 LAUNCHER = """
 import fcntl, os, sys

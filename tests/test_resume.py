@@ -109,7 +109,7 @@ def test_depth_first_work_goes_on(tmp_path):
     factor, driver.DEPTH_FIRST_FROM = driver.DEPTH_FIRST_FROM, 0.0
     try:
         first = quantify(
-            ensemble(18), space(), Fairness("a0"), workers=1, node_limit=3000, checkpoint=file, engine="box"
+            ensemble(18), space(), Fairness("a0"), workers=1, node_limit=300, checkpoint=file, engine="box"
         )
         assert json.loads(file.read_bytes().split(b"\n")[2])["stack"] > 1
         last = quantify(ensemble(18), space(), Fairness("a0"), workers=1, checkpoint=file, engine="box")

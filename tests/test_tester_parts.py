@@ -217,7 +217,7 @@ def test_a_demand_is_met_by_the_pair_that_answers_it() -> None:
     one, two = solver.solve(Demands.none(3))
     demands = Demands.pruning(AT, tree, one, two)
     for i in range(len(demands.copy)):
-        a, b = solver.solve(demands[np.array([i])])
+        a, b = solver.solve(demands.of(np.array([i])))
         for pair in zip(a, b):
             value = pair[demands.copy[i]][demands.feature[i]]
             assert demands.low[i] <= value <= demands.high[i]

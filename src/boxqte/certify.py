@@ -516,11 +516,13 @@ class Checker:
             first = self._sum(keys, [t for t in trees if self.axes_of[t] & self.s_bits])
             rest = self._sum(keys, [t for t in trees if not self.axes_of[t] & self.s_bits])[(0,) * len(own)]
             first = first.reshape(len(classes), *first.shape[len(own) :])
-            least, most = (first.min(axis=0) + rest).reshape(-1), (first.max(axis=0) + rest).reshape(-1)
+            # an exact integer of Python's comes out where nothing but the classes is left: back into an array
+            ends = (first.min(axis=0) + rest, first.max(axis=0) + rest)
+            least, most = (np.asarray(end, first.dtype).reshape(-1) for end in ends)
             if self.simple and (own or not axes):
                 kept = np.flatnonzero(least < most)
                 least, most, mass = least[kept], most[kept], mass[kept]
-            table = None if self.simple else (first + rest).reshape(len(classes), -1)
+            table = None if self.simple else np.asarray(first + rest, first.dtype).reshape(len(classes), -1)
             self.parts.keep(
                 name, (table, classes, mass, least, most), 3 * len(mass) + (0 if table is None else table.size)
             )
