@@ -334,7 +334,7 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     audit.add_parser(commands)
     _add_quantify(commands)
-    smtlib.add_parser(commands, add_model, add_question, property_of, check_output)
+    smtlib.add_parser(commands)
     _add_empirical(commands)
     space = commands.add_parser("space", help="make or show an input space", description="Make or show an input space.")
     spaces = space.add_subparsers(title="commands", metavar="COMMAND", required=True)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
+from boxqte.commands.arguments import add_model, add_question, check_output, property_of, raise_first, write_text
 from boxqte.errors import EngineError
 
 SWITCHES = {
@@ -17,13 +16,7 @@ SWITCHES = {
 }
 
 
-def add_parser(
-    commands: Any,
-    add_model: Callable[[argparse.ArgumentParser], None],
-    add_question: Callable[[argparse.ArgumentParser], Any],
-    read_property: Callable[[argparse.Namespace], Any],
-    check_output: Callable[[str | None, str], None],
-) -> None:
+def add_parser(commands: Any) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "smtlib",
@@ -36,17 +29,13 @@ def add_parser(
     add_question(parser)
     parser.add_argument("--formula", choices=("unfair", "kappa", "not-kappa"), default="unfair", help="default: unfair")
     parser.add_argument("-o", "--output", metavar="FILE.smt2", required=True, help="- is standard output")
-    parser.set_defaults(run=lambda arguments: run(arguments, read_property, check_output))
+    parser.set_defaults(run=run)
 
 
-def run(
-    arguments: argparse.Namespace,
-    read_property: Callable[[argparse.Namespace], Any],
-    check_output: Callable[[str | None, str], None],
-) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Write the formula; the exit code."""
     check_output(arguments.output, "--output")
-    prop = read_property(arguments)
+    prop = property_of(arguments)
     from boxqte.engines.smt.formula import smtlib
     from boxqte.grid import build_grid
     from boxqte.importers import load_model
@@ -56,10 +45,7 @@ def run(
     prop.check(space)
     ensemble = load_model(arguments.model, allow_pickle=arguments.allow_pickle).ensemble
     script = smtlib(build_grid(ensemble, space, prop), arguments.formula)
-    if arguments.output == "-":
-        sys.stdout.write(script)
-    else:
-        Path(arguments.output).write_text(script, encoding="utf-8")
+    raise_first(write_text(arguments.output, script))
     return 0
 
 
