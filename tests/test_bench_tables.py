@@ -387,6 +387,23 @@ def test_pairs_count_only_if_the_library_agrees_and_nothing_else_differs(folder:
     assert not check_pairs(model, data, "race", inputs, inputs).any()
 
 
+def test_samples_are_drawn_verified_and_counted_once_for_all_sensitive_values(folder: Path) -> None:
+    row = measure(Job(COMPAS, trees=5, depth=2, workers=1, sample=500), str(folder))
+    drawn = row["sample"]
+    assert drawn["drawn"] == drawn["verified"] == 500
+    assert 0 < drawn["idis"] <= drawn["distinct"] <= 500
+    assert drawn["seconds"] > 0
+
+
+def test_a_tester_has_a_row_without_its_inputs(folder: Path) -> None:
+    row = measure(Job(COMPAS, tester="themis", engine="tester", trees=5, depth=2, time_limit=0.5), str(folder))
+    assert row["idis"] > 0
+    assert row["rejected"] == 0
+    assert row["status"] == "time limit"
+    assert len(row["curve"]) <= 201
+    json.dumps(row, allow_nan=False)
+
+
 # --- the command ---
 
 
