@@ -35,8 +35,8 @@ def start(checkpoint: Path, workers: int) -> subprocess.Popen[str]:
 
 
 def finish(checkpoint: Path, workers: int) -> dict:
-    child = start(checkpoint, workers)
-    text, _ = child.communicate(timeout=300)
+    with start(checkpoint, workers) as child:
+        text, _ = child.communicate()
     assert child.returncode == 0
     return json.loads(text)
 
