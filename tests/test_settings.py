@@ -72,7 +72,7 @@ def test_a_whole_audit_from_settings(folder: Path, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[audi]\n", "unknown field 'audi'; fields are quantify,"),
+        ("[audi]\n", "unknown field 'audi'; fields are audit, quantify,"),
         ("[audit]\nsensitiv = 1\n", r"\[audit\]: unknown field 'sensitiv'"),
         ("audit = 3\n", r"\[audit\]: expected a table, found 3"),
         ("[audit]\nquiet = 1\n", "quiet: expected true or false, found 1"),
