@@ -11,7 +11,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import boxqte
@@ -40,6 +40,7 @@ def loan(prop: Any = None, **limits: Any) -> Quantification:
 masses = st.fractions(0, 1, max_denominator=50)
 
 
+@settings(deadline=None)
 @given(masses, masses, masses, st.fractions(Fraction(1, 100), 1, max_denominator=100))
 def test_a_verdict_is_true_of_every_measure_that_the_bounds_allow(
     fair: Fraction, unfair: Fraction, low: Fraction, at_least: Fraction
