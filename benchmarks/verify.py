@@ -124,19 +124,12 @@ def main() -> int:
             trees, depth = map(int, size.split("x"))
             model = xgboost.XGBClassifier(n_estimators=trees, max_depth=depth, n_jobs=1).fit(frame, label)
             for value in (0, 1):
-<<<<<<< ours
-                mine = ours(model, space, PROBLEMS[name], value, arguments.time_limit)
-                other = theirs(model, space, PROBLEMS[name], value, arguments.time_limit)
-                print(f"{name:<7} {size:<7} {value} -> {1 - value}    {mine[0]:<11}{mine[1]:8.3f} s  "
-                      f"{other[0]:<11}{other[1]:8.3f} s", flush=True)  # fmt: skip
-=======
                 cells = [f"{name:<7} {size:<7} {value} -> {1 - value}  "]
                 for tool in (ours, theirs):
                     cpu = time.process_time()
                     verdict, seconds = tool(model, space, PROBLEMS[name], value, arguments.time_limit)
                     cells.append(f"{verdict:<11}{seconds:8.3f} s {time.process_time() - cpu:8.3f} s")
                 print("  ".join(cells), flush=True)
->>>>>>> theirs
     return 0
 
 
