@@ -66,6 +66,9 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.signal(signal.SIGALRM, too_slow)
     warnings.simplefilter("ignore")  # a damaged version number is worth a warning, and not the point here
+    import sklearn.ensemble  # noqa: F401
+    import skops.io  # noqa: F401  # the importer loads it when it is needed, which is not the file's time
+
     for path in sorted(Path(sys.argv[1]).iterdir()):
         print(json.dumps({"file": path.name, "outcome": outcome(path)}), flush=True)
 

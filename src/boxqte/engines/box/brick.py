@@ -93,7 +93,7 @@ class Brick(NamedTuple):
     """axis -> its row index, -1 none; the z axis has row index n_rows"""
     info: npt.NDArray[np.int64]
     """[row axes, z axis or -1, sensitive combinations, rows, rows per combination, z cells, row axes fixed cell by cell, cells
-    used, trees held]"""
+    used, trees held, whether x's own cell matters]"""
     held: npt.NDArray[np.uint32]
     """row axes fixed x tree: the trees without O axes that are summed, and what fixing leaves of them"""
     shown: npt.NDArray[np.uint32]
@@ -136,6 +136,7 @@ class Brick(NamedTuple):
     all_bits: npt.NDArray[np.uint64]
     twice: npt.NDArray[np.uint64]
     other: npt.NDArray[np.uint64]
+    lone: npt.NDArray[np.uint64]
     offset: npt.NDArray[np.int64]
     offset_rest: npt.NDArray[np.int64]
     weight: npt.NDArray[np.float64]
@@ -186,9 +187,14 @@ def _windows_of(frame: Frame, b: Brick, win: Windows, axis: int, level: int, wit
     """The windows of one moving axis in groups; refined cells that cover the same range are merged."""
     n = 0
     widest = 1
+    for g in range(b.group_n[axis]):
+        win.core_low[level, g] = 0
+        win.core_high[level, g] = b.group_n[axis] - 1
     for r in range(frame.n_refined[axis]):
         low, high = b.group[axis, frame.near_lo[axis, r]], b.group[axis, frame.near_hi[axis, r]]
         base = b.group[axis, frame.base[axis, r]]
+        win.core_low[level, base] = max(win.core_low[level, base], low)
+        win.core_high[level, base] = min(win.core_high[level, base], high)
         if (
             n > 0
             and win.low[level, n - 1] == low
@@ -211,9 +217,48 @@ def _windows_of(frame: Frame, b: Brick, win: Windows, axis: int, level: int, wit
 
 
 @kernel
+def _lay_windows(frame: Frame, b: Brick, win: Windows, n_s: int, with_base: bool) -> None:
+    """The erosion's view of the brick: its level 0 is the first E row axis."""
+    z, n_z = b.info[1], b.info[5]
+    m = b.info[0] - n_s
+    win.n_rows[0] = m
+    for i in range(m):
+        _windows_of(frame, b, win, b.row_axis[n_s + i], i, with_base)
+    win.size[m] = 1
+    for i in range(m - 1, -1, -1):
+        win.size[i] = win.size[i + 1] * win.n_base[i]
+    if z >= 0:
+        _windows_of(frame, b, win, z, m, with_base)
+    else:
+        win.n_window[m] = 1
+        win.n_base[m] = 1
+        win.low[m, 0] = 0
+        win.high[m, 0] = 0
+        win.base[m, 0] = 0
+        win.mass[m, 0] = 1.0
+        win.base_mass[m, 0] = 1.0
+        win.core_low[m, 0] = 0
+        win.core_high[m, 0] = 0
+    win.full[0] = ~np.uint64(0) if n_z == 64 else (np.uint64(1) << np.uint64(n_z)) - np.uint64(1)
+    for g in range(win.n_base[m]):
+        win.core[g] = 0
+        for c in range(win.core_low[m, g], win.core_high[m, g] + 1):
+            win.core[g] |= np.uint64(1) << np.uint64(c)
+    for j in range(win.n_window[m]):
+        reach = np.uint64(0)
+        for c in range(win.low[m, j], win.high[m, j] + 1):
+            reach |= np.uint64(1) << np.uint64(c)
+        win.reach[j] = reach
+        win.own_bit[j] = np.uint64(1) << np.uint64(win.base[m, j])
+
+
+@kernel
 def lay_brick(arena: Arena, cuts: Cuts, frame: Frame, levels: Levels, nodes: Nodes, f: int, b: Brick, win: Windows,
-              memo: Memo, need: npt.NDArray[np.int64]) -> bool:  # fmt: skip
-    """Compact the moving axes to the cuts that the node's trees still test. False if buffers are too small (see need)."""
+              own_win: Windows, memo: Memo, need: npt.NDArray[np.int64]) -> bool:  # fmt: skip
+    """Compact the moving axes to the cuts that the node's trees still test. False if buffers are too small (see need).
+
+    `win` gets the windows merged where they cover the same cells, `own_win` only where x's own cell is the same as well.
+    """
     b.active[:] = 0
     for t in range(nodes.n_trees[f]):
         for w in range(len(b.active)):
@@ -274,32 +319,11 @@ def lay_brick(arena: Arena, cuts: Cuts, frame: Frame, levels: Levels, nodes: Nod
         b.s_mass[c] = mass
         b.s_single[c] = single
         any_point |= single
-    with_base = any_point or not levels.simple
-    # the erosion's view: its level 0 is the first E row axis
-    m = n_rows - n_s
-    win.n_rows[0] = m
-    for i in range(m):
-        _windows_of(frame, b, win, b.row_axis[n_s + i], i, with_base)
-    win.size[m] = 1
-    for i in range(m - 1, -1, -1):
-        win.size[i] = win.size[i + 1] * win.n_base[i]
-    if z >= 0:
-        _windows_of(frame, b, win, z, m, with_base)
-    else:
-        win.n_window[m] = 1
-        win.n_base[m] = 1
-        win.low[m, 0] = 0
-        win.high[m, 0] = 0
-        win.base[m, 0] = 0
-        win.mass[m, 0] = 1.0
-        win.base_mass[m, 0] = 1.0
-    win.full[0] = ~np.uint64(0) if n_z == 64 else (np.uint64(1) << np.uint64(n_z)) - np.uint64(1)
-    for j in range(win.n_window[m]):
-        reach = np.uint64(0)
-        for c in range(win.low[m, j], win.high[m, j] + 1):
-            reach |= np.uint64(1) << np.uint64(c)
-        win.reach[j] = reach
-        win.own_bit[j] = np.uint64(1) << np.uint64(win.base[m, j])
+    b.info[9] = any_point or not levels.simple
+    _lay_windows(frame, b, win, n_s, False)
+    if b.info[9]:
+        _lay_windows(frame, b, own_win, n_s, True)
+    m = win.n_rows[0]
     block, table = 0, 0
     for i in range(m + 1):
         memo.block_at[i] = block

@@ -39,7 +39,11 @@ class Windows(NamedTuple):
     own_bit: npt.NDArray[np.uint64]
     """window of the last axis -> the bits it covers, the bit of its own base cell"""
     base_mass: npt.NDArray[np.float64]
-    """axis x base cell"""
+    core_low: npt.NDArray[np.int64]
+    core_high: npt.NDArray[np.int64]
+    """axis x base cell: its mass, and what all windows of x in that cell cover"""
+    core: npt.NDArray[np.uint64]
+    """base cell of the last axis -> the bits that all of its windows cover"""
     full: npt.NDArray[np.uint64]
     """[all bits of the last axis]"""
 
@@ -61,6 +65,8 @@ class Memo(NamedTuple):
     """level -> the window under work"""
     total: npt.NDArray[np.float64]
     slot: npt.NDArray[np.int64]
+    opened: npt.NDArray[np.int64]
+    """level -> whether its table is filled"""
     own_at: npt.NDArray[np.int64]
     """level -> where x's own block begins in `sure`"""
 
@@ -255,15 +261,55 @@ def mass_of(win: Windows, memo: Memo, top: int, words: npt.NDArray[np.uint64]) -
 
 
 @kernel
+def clear_cores(win: Windows, memo: Memo, sure: npt.NDArray[np.uint64], sure_at: int, words: npt.NDArray[np.uint64],
+                out: npt.NDArray[np.uint64]) -> None:  # fmt: skip
+    """out = the cells of `sure` without those of which every window touches `words`: no x there is clear.
+
+    What all windows of a cell cover is a product of ranges, so the slices are ORed axis by axis.
+    """
+    m, n = win.n_rows[0], win.size[0]
+    one, two = memo.block[:n], memo.table[: n if m > 0 else 0]
+    for i in range(n):
+        one[i] = words[i]
+    for level in range(m):
+        inner, cells = win.size[level + 1], win.n_base[level]
+        for outer in range(n // win.size[level]):
+            begin = outer * win.size[level]
+            for g in range(cells):
+                target = two[begin + g * inner : begin + (g + 1) * inner]
+                first = win.core_low[level, g]
+                source = one[begin + first * inner : begin + (first + 1) * inner]
+                for i in range(inner):
+                    target[i] = source[i]
+                for k in range(first + 1, win.core_high[level, g] + 1):
+                    source = one[begin + k * inner : begin + (k + 1) * inner]
+                    for i in range(inner):
+                        target[i] |= source[i]
+        one, two = two, one
+    for i in range(n):
+        left, word = sure[sure_at + i], one[i]
+        left &= ~word  # a cell lies in its own windows
+        if left != 0 and word != 0:
+            for c in range(win.n_base[m]):
+                if word & win.core[c] != 0:
+                    left &= ~(np.uint64(1) << np.uint64(c))
+        out[i] = left
+
+
+@kernel
 def erode_sure(
     win: Windows,
+    merged: Windows,
     memo: Memo,
     sure: npt.NDArray[np.uint64],
     sure_at: int,
     words: npt.NDArray[np.uint64],
     at: int,
 ) -> float:
-    """The mass of the x whose own base cell is set in `sure` and whose window is clear in `words`."""
+    """The mass of the x whose own base cell is set in `sure` and whose window is clear in `words`.
+
+    `win` tells the windows of different base cells apart, `merged` does not have to.
+    """
     m = win.n_rows[0]
     full = win.full[0]
     n_last = win.n_window[m]
@@ -296,7 +342,7 @@ def erode_sure(
             elif some == 0:
                 value = 1.0 if own_every == full else mass_of(win, memo, level, mine)
             elif own_every == full:
-                value = erode(win, memo, level, source, 0)
+                value = erode(merged, memo, level, source, 0)
             elif level == m:
                 value = _sure_in_word(reach, own_bit, last_mass, mine[0], source[0])
             else:
@@ -317,16 +363,47 @@ def erode_sure(
                 level -= 1
                 continue
             memo.slot[level] = slot
-            _open_level(win, memo, level, source)
             memo.total[level] = 0.0
             memo.step[level] = 0
+            memo.opened[level] = 0
+            if level == m - 1:
+                _open_level(win, memo, level, source)
+                table = memo.table[memo.table_at[level] :]
+                low, high, mass, base_of = win.low[level], win.high[level], win.mass[level], win.base[level]
+                total = 0.0
+                for j in range(win.n_window[level]):
+                    bits = mine[base_of[j]]
+                    if bits == 0:
+                        continue
+                    log = 0
+                    while 2 << log <= high[j] - low[j] + 1:
+                        log += 1
+                    word = table[log * n + low[j]] | table[log * n + high[j] + 1 - (1 << log)]
+                    if word != full:
+                        total += mass[j] * _sure_in_word(reach, own_bit, last_mass, bits, word)
+                memo.total[level] = total
+                memo.step[level] = win.n_window[level]
         else:
             memo.total[level] += win.mass[level, memo.step[level]] * value
             memo.step[level] += 1
-        if memo.step[level] < win.n_window[level]:
-            j = memo.step[level]
+        j = memo.step[level]
+        inner = win.size[level + 1]
+        while j < win.n_window[level]:  # windows of base cells without anything in `sure` are worth nothing
+            base = win.base[level, j]
+            some = np.uint64(0)
+            for i in range(inner):
+                some |= mine[base * inner + i]
+            if some != 0:
+                break
+            while j < win.n_window[level] and win.base[level, j] == base:
+                j += 1
+        memo.step[level] = j
+        if j < win.n_window[level]:
+            if memo.opened[level] == 0:
+                _open_level(win, memo, level, source)
+                memo.opened[level] = 1
             _window_block(win, memo, level, j)
-            memo.own_at[level + 1] = own + win.base[level, j] * win.size[level + 1]
+            memo.own_at[level + 1] = own + win.base[level, j] * inner
             level += 1
             entering = True
             continue

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import numba
 from llvmlite import binding  # type: ignore[import-untyped]
 from numba.core import config as numba_config
+from numba.core import types
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
@@ -94,15 +95,26 @@ def allocating(function: Kernel) -> Kernel:
 
 def _compiled(function: Kernel, **options: Any) -> Kernel:
     folder = _cache_folder(Path(function.__code__.co_filename))
-    if folder is None:
-        return numba.njit(nogil=True, **options)(function)  # type: ignore[no-any-return]
     config: Any = numba_config
     before = config.CACHE_DIR
-    config.CACHE_DIR = folder  # numba reads it while decorating; other users of numba keep their own
+    config.CACHE_DIR = folder or before  # numba reads it while decorating; other users of numba keep their own
     try:
-        return numba.njit(nogil=True, cache=True, **options)(function)  # type: ignore[no-any-return]
+        compiled: Kernel = _without_literals(numba.njit(nogil=True, cache=folder is not None, **options)(function))
+        return compiled
     finally:
         config.CACHE_DIR = before
+
+
+def _without_literals(dispatcher: Any) -> Any:
+    """Let f(0) and f(n) share one machine code: numba would compile f anew for every constant that a kernel passes."""
+    resolve = dispatcher.get_call_template
+
+    def resolve_plain(args: Any, kws: dict[str, Any]) -> Any:
+        plain: Any = types.unliteral
+        return resolve(tuple(map(plain, args)), {name: plain(kind) for name, kind in kws.items()})
+
+    dispatcher.get_call_template = resolve_plain
+    return dispatcher
 
 
 def _marker(source: Path) -> Path | None:

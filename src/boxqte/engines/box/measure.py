@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.engines.box.brick import Brick, Frame, Levels
-from boxqte.engines.box.erosion import Memo, Windows, erode, erode_sure, mass_of
+from boxqte.engines.box.erosion import Memo, Windows, clear_cores, erode, erode_sure, mass_of
 from boxqte.engines.box.jit import inlined, kernel
 from boxqte.engines.box.ranks import MOST_RANKS, Ranks, measure_ranks
 from boxqte.engines.box.records import Arena, Cuts
@@ -19,13 +19,19 @@ from boxqte.engines.box.tables import write_bitmaps, write_dense
 
 
 @kernel
-def _fair_side(b: Brick, levels: Levels, win: Windows, memo: Memo, bits: npt.NDArray[np.uint64],
+def _fair_side(b: Brick, levels: Levels, win: Windows, own_win: Windows, memo: Memo, bits: npt.NDArray[np.uint64],
                sure: npt.NDArray[np.uint64]) -> float:  # fmt: skip
-    """The mass of (s, x) that are sure and whose admissible windows are clear of `bits` (row words of one offset)."""
+    """The mass of (s, x) that are sure and whose admissible windows are clear of `bits` (row words of one offset).
+
+    At simple levels what is not in `bits` is sure.
+    """
     combos, rows = b.info[2], b.info[4]
     if combos == 1 and not b.s_single[0]:
-        return erode(win, memo, 0, bits, 0) if levels.simple else erode_sure(win, memo, sure, 0, bits, 0)
-    seen, twice, other = b.all_bits, b.twice, b.other
+        if levels.simple:
+            return erode(win, memo, 0, bits, 0)
+        clear_cores(own_win, memo, sure, 0, bits, b.lone)
+        return erode_sure(own_win, win, memo, b.lone, 0, bits, 0)
+    seen, twice, other, lone = b.all_bits, b.twice, b.other, b.lone
     for i in range(rows):
         seen[i] = 0
         twice[i] = 0
@@ -41,15 +47,22 @@ def _fair_side(b: Brick, levels: Levels, win: Windows, memo: Memo, bits: npt.NDA
         if b.s_single[s]:  # x' must take another combination: only what some other one sees counts
             for i in range(rows):
                 other[i] = twice[i] | (seen[i] & ~bits[s * rows + i])
-                differs |= other[i] != seen[i]
-        if differs:
-            total += b.s_mass[s] * erode_sure(win, memo, sure, s * rows, other, 0)
+                lone[i] = seen[i] & ~other[i]
+                differs |= lone[i] != 0
+        if differs and levels.simple:  # nobody else sees anything, without those who are in `bits` themselves
+            clear_cores(own_win, memo, lone, 0, other, lone)
+            alone = erode_sure(own_win, win, memo, lone, 0, other, 0)
+            total += b.s_mass[s] * max(erode(win, memo, 0, other, 0) - alone, 0.0)
+        elif differs:
+            clear_cores(own_win, memo, sure, s * rows, other, lone)
+            total += b.s_mass[s] * erode_sure(own_win, win, memo, lone, 0, other, 0)
         elif levels.simple:
             if common < 0.0:
                 common = erode(win, memo, 0, seen, 0)
             total += b.s_mass[s] * common
         else:
-            total += b.s_mass[s] * erode_sure(win, memo, sure, s * rows, seen, 0)
+            clear_cores(own_win, memo, sure, s * rows, seen, lone)
+            total += b.s_mass[s] * erode_sure(own_win, win, memo, lone, 0, seen, 0)
     return total
 
 
@@ -98,7 +111,7 @@ def tidy_offsets(levels: Levels, low: int, high: int, offset: npt.NDArray[np.int
 
 
 @kernel
-def _measure_bitmaps(b: Brick, levels: Levels, win: Windows, memo: Memo, weights: npt.NDArray[np.float64],
+def _measure_bitmaps(b: Brick, levels: Levels, win: Windows, own_win: Windows, memo: Memo, weights: npt.NDArray[np.float64],
                      masses: npt.NDArray[np.float64]) -> None:  # fmt: skip
     """Measure the bitmaps that were written for so many offsets."""
     rows, combos, per_combo = b.info[3], b.info[2], b.info[4]
@@ -109,10 +122,12 @@ def _measure_bitmaps(b: Brick, levels: Levels, win: Windows, memo: Memo, weights
             pos = b.pos[0]
             for i in range(rows):
                 pos[i] = ~neg[i] & win.full[0]
-            fair = _fair_side(b, levels, win, memo, neg, pos) + _fair_side(b, levels, win, memo, pos, neg)
+            fair = _fair_side(b, levels, win, own_win, memo, neg, pos) + _fair_side(
+                b, levels, win, own_win, memo, pos, neg
+            )
         else:
-            fair = _fair_side(b, levels, win, memo, neg, b.sure_pos[k]) + _fair_side(
-                b, levels, win, memo, b.pos[k], b.sure_neg[k]
+            fair = _fair_side(b, levels, win, own_win, memo, neg, b.sure_pos[k]) + _fair_side(
+                b, levels, win, own_win, memo, b.pos[k], b.sure_neg[k]
             )
             sure = 0.0
             for s in range(combos):
@@ -128,7 +143,7 @@ def _measure_bitmaps(b: Brick, levels: Levels, win: Windows, memo: Memo, weights
 
 
 @kernel
-def measure_held(arena: Arena, cuts: Cuts, frame: Frame, b: Brick, levels: Levels, win: Windows, memo: Memo,
+def measure_held(arena: Arena, cuts: Cuts, frame: Frame, b: Brick, levels: Levels, win: Windows, own_win: Windows, memo: Memo,
                  n_offsets: int, masses: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]) -> bool:  # fmt: skip
     """Measure the sum of the trees that the brick holds for the offsets in b.offset; False if something does not fit."""
     n = tidy_offsets(
@@ -143,13 +158,14 @@ def measure_held(arena: Arena, cuts: Cuts, frame: Frame, b: Brick, levels: Level
         ):
             return False
         counts[2] += size
-        _measure_bitmaps(b, levels, win, memo, b.weight[at : at + size], masses)
+        _measure_bitmaps(b, levels, win, own_win, memo, b.weight[at : at + size], masses)
         at += size
     return True
 
 
 @kernel
-def measure_shape(b: Brick, levels: Levels, win: Windows, memo: Memo, rk: Ranks, table: npt.NDArray[np.int64], low: int,
+def measure_shape(b: Brick, levels: Levels, win: Windows, own_win: Windows, memo: Memo, rk: Ranks,
+                  table: npt.NDArray[np.int64], low: int,
                   high: int, offset: npt.NDArray[np.int64], rest: npt.NDArray[np.int64], weight: npt.NDArray[np.float64],
                   masses: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]) -> None:  # fmt: skip
     """Measure a shape for all of its offsets: by ranks if they are many enough, else one bitmap each."""
@@ -160,11 +176,20 @@ def measure_shape(b: Brick, levels: Levels, win: Windows, memo: Memo, rk: Ranks,
     while at < n:
         if (n - at) * rk.size[3] >= rk.size[2]:
             size = min(MOST_RANKS, n - at)
-            measure_ranks(b, levels, win, rk, table, offset[at : at + size], weight[at : at + size], rk.masses)
+            measure_ranks(
+                b,
+                levels,
+                own_win if b.info[9] else win,
+                rk,
+                table,
+                offset[at : at + size],
+                weight[at : at + size],
+                rk.masses,
+            )
             for kind in (FAIR, UNFAIR, LOW):
                 add_mass(masses, kind, rk.masses[kind])
         else:
             size = min(b.neg.shape[0], n - at)
             write_dense(b, levels, table, offset[at : at + size])
-            _measure_bitmaps(b, levels, win, memo, weight[at : at + size], masses)
+            _measure_bitmaps(b, levels, win, own_win, memo, weight[at : at + size], masses)
         at += size

@@ -41,6 +41,9 @@ class Walk(NamedTuple):
     """[trees, mixed trees, nodes, tables, cells of a table]"""
     tree: npt.NDArray[np.uint32]
     """table -> the residual tree it holds"""
+    table_least: npt.NDArray[np.int64]
+    table_most: npt.NDArray[np.int64]
+    """table -> its smallest and largest cell"""
     todo: npt.NDArray[np.uint32]
     todo_node: npt.NDArray[np.int32]
     dense: npt.NDArray[np.int64]
@@ -167,6 +170,8 @@ def lay_walk(arena: Arena, cuts: Cuts, frame: Frame, nodes: Nodes, f: int, b: Br
         for c in range(cells):
             table[c] = 0
         fill_table(arena, cuts, frame, b, walk.tree[i], table)
+        walk.table_least[i] = arena.record[walk.tree[i]]["min"]
+        walk.table_most[i] = arena.record[walk.tree[i]]["max"]
     walk.shape[0], walk.shape[1], walk.shape[2] = n_trees, n_mixed, n_nodes
     walk.shape[3], walk.shape[4] = n_tables, cells
     walk.sum_at[0] = 0
@@ -183,15 +188,8 @@ def lay_walk(arena: Arena, cuts: Cuts, frame: Frame, nodes: Nodes, f: int, b: Br
 
 
 @kernel
-def _enter_leaf(walk: Walk, t: int, node: int) -> None:
-    """The state after tree t when its walk ended at this leaf."""
-    table = walk.yes[node]
-    walk.constant[t + 1] = walk.constant[t] + walk.value[node]
-    if table < 0:
-        walk.sum_at[t + 1] = walk.sum_at[t]
-        walk.smallest[t + 1] = walk.smallest[t]
-        walk.largest[t + 1] = walk.largest[t]
-        return
+def _add_table(walk: Walk, t: int, table: int) -> None:
+    """The sum after tree t, whose walk ended at a leaf with this table."""
     cells = walk.shape[4]
     begin = walk.sum_at[t]
     old = walk.dense[begin : begin + cells]
@@ -236,8 +234,8 @@ def _mass(walk: Walk) -> float:
 
 
 @kernel
-def walk_brick(cuts: Cuts, frame: Frame, levels: Levels, b: Brick, win: Windows, memo: Memo, rk: Ranks, walk: Walk,
-               masses: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]) -> None:  # fmt: skip
+def walk_brick(cuts: Cuts, frame: Frame, levels: Levels, b: Brick, win: Windows, own_win: Windows, memo: Memo,
+               rk: Ranks, walk: Walk, masses: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]) -> None:  # fmt: skip
     """Walk all trees in every way; measure every shape with all of its offsets."""
     n_trees, n_mixed, cells = walk.shape[0], walk.shape[1], walk.shape[4]
     t = 0
@@ -256,19 +254,32 @@ def walk_brick(cuts: Cuts, frame: Frame, levels: Levels, b: Brick, win: Windows,
                 going = False
                 if n == OFFSETS:
                     at = walk.sum_at[n_mixed]
-                    measure_shape(b, levels, win, memo, rk, walk.dense[at : at + cells], walk.smallest[n_mixed],
+                    measure_shape(b, levels, win, own_win, memo, rk, walk.dense[at : at + cells], walk.smallest[n_mixed],
                                   walk.largest[n_mixed], walk.offset[:n], walk.rest[:n], walk.weight[:n], masses,
                                   counts)  # fmt: skip
                     n = 0
                 continue
             cut = walk.cut[node]
             if cut < 0:
-                counts[1] += t < n_mixed
-                _enter_leaf(walk, t, node)
+                low = walk.constant[t] + walk.value[node] + walk.least[t + 1] + walk.smallest[t]
+                high = walk.constant[t] + walk.value[node] + walk.most[t + 1] + walk.largest[t]
+                table = walk.yes[node]
+                if table >= 0:  # bounds of the two tables often settle it, without their sum
+                    low += walk.table_least[table]
+                    high += walk.table_most[table]
+                kind = one_kind(levels, low, high)
+                if kind < 0 and table >= 0:
+                    counts[1] += 1
+                    _add_table(walk, t, table)
+                    low = walk.constant[t] + walk.value[node] + walk.least[t + 1] + walk.smallest[t + 1]
+                    high = walk.constant[t] + walk.value[node] + walk.most[t + 1] + walk.largest[t + 1]
+                    kind = one_kind(levels, low, high)
+                elif kind < 0:
+                    walk.sum_at[t + 1] = walk.sum_at[t]
+                    walk.smallest[t + 1] = walk.smallest[t]
+                    walk.largest[t + 1] = walk.largest[t]
+                walk.constant[t + 1] = walk.constant[t] + walk.value[node]
                 t += 1
-                low = walk.constant[t] + walk.least[t]
-                high = walk.constant[t] + walk.most[t]
-                kind = one_kind(levels, low + walk.smallest[t], high + walk.largest[t])
                 if kind >= 0:
                     add_mass(masses, kind, _mass(walk))
                     going = False
@@ -296,7 +307,7 @@ def walk_brick(cuts: Cuts, frame: Frame, levels: Levels, b: Brick, win: Windows,
             d = depth - 1
             if n > 0 and (depth == 0 or walk.at_tree[d] < n_mixed):
                 at = walk.sum_at[n_mixed]
-                measure_shape(b, levels, win, memo, rk, walk.dense[at : at + cells], walk.smallest[n_mixed],
+                measure_shape(b, levels, win, own_win, memo, rk, walk.dense[at : at + cells], walk.smallest[n_mixed],
                               walk.largest[n_mixed], walk.offset[:n], walk.rest[:n], walk.weight[:n], masses, counts)  # fmt: skip
                 n = 0
                 continue

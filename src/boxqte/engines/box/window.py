@@ -6,6 +6,8 @@ mixed trees turns its tables into one bitmap of signs per offset, which erosion 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
@@ -19,7 +21,17 @@ from boxqte.engines.box.state import FAIR, LOW, N_KINDS, UNFAIR, add_mass, copy_
 from boxqte.engines.box.tables import clear_tables
 from boxqte.engines.box.walk import LAID, NO_RECORDS, OFFSETS, Walk, lay_walk, walk_brick
 
-DONE, OUT_OF_ROOM, TOO_LARGE = 0, 1, 2
+DONE, OUT_OF_ROOM, TOO_LARGE, SPLIT = 0, 1, 2, 3
+
+
+class Found(NamedTuple):
+    """What became of a box: its parts, disjoint."""
+
+    settled: npt.NDArray[np.uint64]
+    settled_mass: npt.NDArray[np.float64]
+    """part -> fair, unfair and low mass"""
+    open: npt.NDArray[np.uint64]
+    open_mass: npt.NDArray[np.float64]
 
 
 @inlined
@@ -30,6 +42,21 @@ def _touches(axes: npt.NDArray[np.uint64], tree: np.uint32, which: npt.NDArray[n
         if axes[tree, w] & word:
             return True
     return False
+
+
+@kernel
+def narrow_box(cuts: Cuts, frame: Frame, nodes: Nodes, f: int, cut: int, side: int) -> None:
+    """Restrict the box of a frame, but not its trees, to one side of a cut."""
+    axis = cuts.axis[cut]
+    mass = 0.0
+    for w in range(nodes.domain.shape[2]):
+        keep = cuts.mask[cut, w] if side == 1 else ~cuts.mask[cut, w]
+        held = nodes.domain[f, axis, w] & keep
+        nodes.domain[f, axis, w] = held
+        for c in range(min(64, frame.n_cells[axis] - (w << 6))):
+            if (held >> np.uint64(c)) & np.uint64(1):
+                mass += frame.mass[axis, (w << 6) + c]
+    nodes.axis_mass[f, axis] = mass
 
 
 @kernel
@@ -45,15 +72,7 @@ def child(arena: Arena, cuts: Cuts, frame: Frame, nodes: Nodes, src: int, dst: i
         nodes.n_trees[dst] = nodes.n_trees[src]
         nodes.constant[dst] = nodes.constant[src]
         nodes.rest[dst] = nodes.rest[src]
-    mass = 0.0
-    for w in range(nodes.domain.shape[2]):
-        keep = cuts.mask[cut, w] if side == 1 else ~cuts.mask[cut, w]
-        held = nodes.domain[dst, axis, w] & keep
-        nodes.domain[dst, axis, w] = held
-        for c in range(min(64, frame.n_cells[axis] - (w << 6))):
-            if (held >> np.uint64(c)) & np.uint64(1):
-                mass += frame.mass[axis, (w << 6) + c]
-    nodes.axis_mass[dst, axis] = mass
+    narrow_box(cuts, frame, nodes, dst, cut, side)
     for k in range(cuts.start[axis], cuts.start[axis + 1]):
         outcome = side
         if k != cut:
@@ -173,6 +192,13 @@ def box_mass(nodes: Nodes, f: int) -> float:
 
 
 @kernel
+def _leave_open(nodes: Nodes, f: int, found: Found, counts: npt.NDArray[np.int64]) -> None:
+    copy_box(nodes.domain[f], found.open[counts[0]])
+    found.open_mass[counts[0]] = box_mass(nodes, f)
+    counts[0] += 1
+
+
+@kernel
 def choose_cut(arena: Arena, cuts: Cuts, frame: Frame, nodes: Nodes, f: int, b: Brick, pure: bool) -> int:
     """The O cut that resolves most of the mixed trees (pure: of the trees over O alone); -1 if there is none.
 
@@ -250,7 +276,7 @@ def _settle(arena: Arena, frame: Frame, nodes: Nodes, f: int, b: Brick) -> None:
 
 @kernel
 def _resolve(arena: Arena, cuts: Cuts, frame: Frame, levels: Levels, nodes: Nodes, top: int, b: Brick, win: Windows,
-             memo: Memo, masses: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]) -> bool:  # fmt: skip
+             own_win: Windows, memo: Memo, masses: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]) -> bool:  # fmt: skip
     """Resolve the mixed trees of a brick in every way; where none is left, list the ways of the trees over O and measure.
 
     Frames top.. are an explicit stack: nodes.cut[f] is the cut under work, nodes.side[f] how many sides are done.
@@ -279,7 +305,7 @@ def _resolve(arena: Arena, cuts: Cuts, frame: Frame, levels: Levels, nodes: Node
                 n += 1
                 nodes.side[f] = 2
                 if n == OFFSETS:
-                    if not measure_held(arena, cuts, frame, b, levels, win, memo, n, masses, counts):
+                    if not measure_held(arena, cuts, frame, b, levels, win, own_win, memo, n, masses, counts):
                         return False
                     n = 0
         if nodes.side[f] < 2:
@@ -292,7 +318,7 @@ def _resolve(arena: Arena, cuts: Cuts, frame: Frame, levels: Levels, nodes: Node
             entering = True
             continue
         if f == base:
-            if n > 0 and not measure_held(arena, cuts, frame, b, levels, win, memo, n, masses, counts):
+            if n > 0 and not measure_held(arena, cuts, frame, b, levels, win, own_win, memo, n, masses, counts):
                 return False
             base = -1
         if base < 0:
@@ -308,6 +334,50 @@ def _resolve(arena: Arena, cuts: Cuts, frame: Frame, levels: Levels, nodes: Node
 
 
 @kernel
+def _settle_box(arena: Arena, cuts: Cuts, frame: Frame, levels: Levels, nodes: Nodes, f: int, b: Brick, win: Windows,
+                own_win: Windows, memo: Memo, rk: Ranks, walk: Walk, counts: npt.NDArray[np.int64],
+                need: npt.NDArray[np.int64]) -> int:  # fmt: skip
+    """Settle the box of a frame into b.own_masses, or set nodes.cut[f] to the cut that should split it (status SPLIT)."""
+    counts[1] += 1
+    own = b.own_masses
+    for kind in range(2 * N_KINDS):
+        own[kind] = 0.0
+    low, high = nodes.constant[f], nodes.constant[f]
+    for t in range(nodes.n_trees[f]):
+        low += arena.record[nodes.trees[f, t]]["min"]
+        high += arena.record[nodes.trees[f, t]]["max"]
+    kind = one_kind(levels, low, high)
+    if kind >= 0:
+        add_mass(own, kind, box_mass(nodes, f))
+        return DONE
+    cut = choose_cut(arena, cuts, frame, nodes, f, b, False)
+    nodes.cut[f] = cut
+    nodes.side[f] = 0
+    if cut >= 0 and not _is_brick(arena, cuts, frame, levels, nodes, f, b):
+        return SPLIT
+    fits = lay_brick(arena, cuts, frame, levels, nodes, f, b, win, own_win, memo, need)
+    small = b.info[3] * b.info[5] <= levels.dense_cells
+    if (
+        not small and cut >= 0
+    ):  # a large brick is worth its compaction: first resolve all that mixes O with the moving axes
+        return SPLIT
+    if not fits:
+        return TOO_LARGE
+    if small and levels.fuzz == 0:
+        if not lay_ranks(b, own_win if b.info[9] else win, rk, need):
+            return TOO_LARGE
+        status = lay_walk(arena, cuts, frame, nodes, f, b, walk, need)
+        if status != LAID:
+            return OUT_OF_ROOM if status == NO_RECORDS else TOO_LARGE
+        walk_brick(cuts, frame, levels, b, win, own_win, memo, rk, walk, own, counts)
+        return DONE
+    clear_tables(b, levels)
+    if not _resolve(arena, cuts, frame, levels, nodes, f, b, win, own_win, memo, own, counts):
+        return OUT_OF_ROOM
+    return DONE
+
+
+@kernel
 def search(
     arena: Arena,
     cuts: Cuts,
@@ -316,60 +386,55 @@ def search(
     nodes: Nodes,
     b: Brick,
     win: Windows,
+    own_win: Windows,
     memo: Memo,
     rk: Ranks,
     walk: Walk,
     box: npt.NDArray[np.uint64],
-    out_boxes: npt.NDArray[np.uint64],
-    out_mass: npt.NDArray[np.float64],
+    budget: int,
+    found: Found,
     masses: npt.NDArray[np.float64],
     counts: npt.NDArray[np.int64],
     need: npt.NDArray[np.int64],
 ) -> int:
-    """Work on one box: a brick is measured, anything else is split once. counts: [open boxes out, nodes, tiles].
+    """Take a box apart depth first, until about `budget` nodes are spent, something does not fit, or all is settled.
 
-    `masses` is added to only when the whole brick is measured, so that a box that did not fit can be tried again.
+    `found` gets the settled parts with their masses (which `masses` gets as well) and the open ones, the deepest first.
+    counts: [open parts, nodes, tiles, shapes, settled parts]. Unless DONE, the first open part is what did not fit.
     """
-    if not load_box(arena, cuts, frame, nodes, 0, 1, box):
+    f = 1
+    if not load_box(arena, cuts, frame, nodes, 0, f, box):
+        _leave_open(nodes, f, found, counts)
         return OUT_OF_ROOM
-    counts[1] += 1
-    low, high = nodes.constant[1], nodes.constant[1]
-    for t in range(nodes.n_trees[1]):
-        low += arena.record[nodes.trees[1, t]]["min"]
-        high += arena.record[nodes.trees[1, t]]["max"]
-    kind = one_kind(levels, low, high)
-    if kind >= 0:
-        add_mass(masses, kind, box_mass(nodes, 1))
-        return DONE
-    cut = choose_cut(arena, cuts, frame, nodes, 1, b, False)
-    if cut < 0 or _is_brick(arena, cuts, frame, levels, nodes, 1, b):
-        fits = lay_brick(arena, cuts, frame, levels, nodes, 1, b, win, memo, need)
-        small = b.info[3] * b.info[5] <= levels.dense_cells
-        # A large brick is worth its compaction: first resolve all that mixes O with the moving axes.
-        if small or cut < 0:
-            if not fits:
-                return TOO_LARGE
+    while True:
+        if f > 1 and (counts[1] >= budget or counts[4] == len(found.settled)):
+            status = DONE
+            break
+        status = _settle_box(arena, cuts, frame, levels, nodes, f, b, win, own_win, memo, rk, walk, counts, need)
+        if status == DONE:
             own = b.own_masses
-            for kind in range(2 * N_KINDS):
-                own[kind] = 0.0
-            if small and levels.fuzz == 0:
-                if not lay_ranks(b, win, rk, need):
-                    return TOO_LARGE
-                status = lay_walk(arena, cuts, frame, nodes, 1, b, walk, need)
-                if status != LAID:
-                    return OUT_OF_ROOM if status == NO_RECORDS else TOO_LARGE
-                walk_brick(cuts, frame, levels, b, win, memo, rk, walk, own, counts)
-            else:
-                clear_tables(b, levels)
-                if not _resolve(arena, cuts, frame, levels, nodes, 1, b, win, memo, own, counts):
-                    return OUT_OF_ROOM
+            copy_box(nodes.domain[f], found.settled[counts[4]])
             for kind in (FAIR, UNFAIR, LOW):
-                add_mass(masses, kind, own[kind] + own[kind + N_KINDS])
-            return DONE
-    for side in range(2):
-        if not child(arena, cuts, frame, nodes, 1, 2, cut, side):
-            return OUT_OF_ROOM
-        copy_box(nodes.domain[2], out_boxes[counts[0]])
-        out_mass[counts[0]] = box_mass(nodes, 2)
-        counts[0] += 1
-    return DONE
+                mass = own[kind] + own[kind + N_KINDS]
+                add_mass(masses, kind, mass)
+                found.settled_mass[counts[4], kind] = mass
+            counts[4] += 1
+            f -= 1
+            while f > 0 and nodes.side[f] == 2:
+                f -= 1
+            if f == 0:
+                return DONE
+        elif status != SPLIT:
+            break
+        fits = child(arena, cuts, frame, nodes, f, f + 1, nodes.cut[f], nodes.side[f])
+        nodes.side[f] += 1
+        f += 1
+        if not fits:
+            status = OUT_OF_ROOM
+            break
+    _leave_open(nodes, f, found, counts)
+    for g in range(f - 1, 0, -1):
+        if nodes.side[g] == 1:
+            narrow_box(cuts, frame, nodes, g, nodes.cut[g], 1)
+            _leave_open(nodes, g, found, counts)
+    return status

@@ -18,7 +18,7 @@ from boxqte.engines.box.ranks import LANE, MOST_RANKS, Ranks
 from boxqte.engines.box.records import new_arena
 from boxqte.engines.box.state import N_KINDS
 from boxqte.engines.box.walk import OFFSETS, Walk
-from boxqte.engines.box.window import DONE, TOO_LARGE, build_root, search
+from boxqte.engines.box.window import OUT_OF_ROOM, TOO_LARGE, Found, build_root, search
 from boxqte.errors import EngineError
 from boxqte.examples import loan_ensemble, loan_space
 from boxqte.grid import build_grid
@@ -27,6 +27,7 @@ from boxqte.properties import Robustness
 BITMAPS = 16  # offsets measured together, while the bitmaps are small
 BITMAP_WORDS = 1 << 20
 MAX_SLOTS = 256
+SETTLED = 256  # parts that one call of the kernel settles at most
 
 
 class WindowWorker:
@@ -57,8 +58,13 @@ class WindowWorker:
         self.table = 1 << 15
         self.cells = 1 << 16
         self.capacity = 1 << max(arena - 1, 15).bit_length()
-        self.out_boxes = np.zeros((2, problem.n_axes, problem.cuts.mask.shape[1]), np.uint64)
-        self.out_mass = np.zeros(2)
+        frames, words = int(problem.axes.n_cells.sum()) + 8, problem.cuts.mask.shape[1]
+        self.found = Found(
+            settled=np.zeros((SETTLED, problem.n_axes, words), np.uint64),
+            settled_mass=np.zeros((SETTLED, 3)),
+            open=np.zeros((frames, problem.n_axes, words), np.uint64),
+            open_mass=np.zeros(frames),
+        )
         self.need = np.zeros(8, np.int64)
         self.sizes = [1 << 12, 1 << 14, 1 << 16, 1 << 10, 1 << 16]
         """of ranks and walks: cells, windows, sparse tables, window rows, dense tables"""
@@ -70,7 +76,16 @@ class WindowWorker:
     def memory(self) -> int:
         return sum(
             a.nbytes
-            for a in (*self.arena, *self.nodes, *self.brick, *self.windows, *self.memo, *self.ranks, *self.walk)
+            for a in (
+                *self.arena,
+                *self.nodes,
+                *self.brick,
+                *self.windows,
+                *self.own_windows,
+                *self.memo,
+                *self.ranks,
+                *self.walk,
+            )
         )
 
     def _rebuild_tree_arena(self) -> None:
@@ -113,7 +128,6 @@ class WindowWorker:
         p = self.problem
         n_axes, n_cuts = p.n_axes, len(p.cuts.axis)
         longest = int(p.axes.n_cells.max(initial=1))
-        most_windows = int(self.frame.n_refined.max(initial=1)) + 1
         n_levels = n_axes + 3
         combinations = 1
         for a in np.flatnonzero(p.sensitive):
@@ -132,7 +146,7 @@ class WindowWorker:
             group_at=np.zeros(n_cuts, np.int32),
             row_axis=np.zeros(n_axes, np.int32),
             row_of=np.zeros(n_axes, np.int32),
-            info=np.zeros(9, np.int64),
+            info=np.zeros(10, np.int64),
             held=np.zeros((n_levels, len(p.roots)), np.uint32),
             shown=np.zeros(len(p.roots), np.uint32),
             stand=np.zeros(n_levels, np.int64),
@@ -166,6 +180,7 @@ class WindowWorker:
             all_bits=np.zeros(extra, np.uint64),
             twice=np.zeros(extra, np.uint64),
             other=np.zeros(extra, np.uint64),
+            lone=np.zeros(extra if simple else self.rows, np.uint64),
             offset=np.zeros(OFFSETS, np.int64),
             offset_rest=np.zeros(OFFSETS, np.int64),
             weight=np.zeros(OFFSETS),
@@ -173,21 +188,7 @@ class WindowWorker:
             own_masses=np.zeros(2 * N_KINDS),
             bit=(np.uint64(1) << np.arange(64, dtype=np.uint64)).view(np.int64),
         )
-        self.windows = Windows(
-            n_rows=np.zeros(1, np.int64),
-            n_base=np.zeros(n_levels, np.int64),
-            size=np.zeros(n_levels, np.int64),
-            widest=np.zeros(n_levels, np.int64),
-            n_window=np.zeros(n_levels, np.int64),
-            low=np.zeros((n_levels, most_windows), np.int64),
-            high=np.zeros((n_levels, most_windows), np.int64),
-            base=np.zeros((n_levels, most_windows), np.int64),
-            mass=np.zeros((n_levels, most_windows)),
-            reach=np.zeros(most_windows, np.uint64),
-            own_bit=np.zeros(most_windows, np.uint64),
-            base_mass=np.zeros((n_levels, max(longest, 64))),
-            full=np.zeros(1, np.uint64),
-        )
+        self.windows, self.own_windows = self._new_windows(), self._new_windows()
         self.memo = Memo(
             block=np.zeros(self.block, np.uint64),
             block_at=np.zeros(n_levels, np.int64),
@@ -200,7 +201,32 @@ class WindowWorker:
             step=np.zeros(n_levels, np.int64),
             total=np.zeros(n_levels),
             slot=np.zeros(n_levels, np.int64),
+            opened=np.zeros(n_levels, np.int64),
             own_at=np.zeros(n_levels, np.int64),
+        )
+
+    def _new_windows(self) -> Windows:
+        """Room for the windows of any brick."""
+        n_levels = self.problem.n_axes + 3
+        longest = int(self.problem.axes.n_cells.max(initial=1))
+        most_windows = int(self.frame.n_refined.max(initial=1)) + 1
+        return Windows(
+            n_rows=np.zeros(1, np.int64),
+            n_base=np.zeros(n_levels, np.int64),
+            size=np.zeros(n_levels, np.int64),
+            widest=np.zeros(n_levels, np.int64),
+            n_window=np.zeros(n_levels, np.int64),
+            low=np.zeros((n_levels, most_windows), np.int64),
+            high=np.zeros((n_levels, most_windows), np.int64),
+            base=np.zeros((n_levels, most_windows), np.int64),
+            mass=np.zeros((n_levels, most_windows)),
+            reach=np.zeros(most_windows, np.uint64),
+            own_bit=np.zeros(most_windows, np.uint64),
+            base_mass=np.zeros((n_levels, max(longest, 64))),
+            core_low=np.zeros((n_levels, max(longest, 64)), np.int64),
+            core_high=np.zeros((n_levels, max(longest, 64)), np.int64),
+            core=np.zeros(64, np.uint64),
+            full=np.zeros(1, np.uint64),
         )
 
     def _rebuild_walk(self) -> None:
@@ -257,6 +283,8 @@ class WindowWorker:
             most=np.zeros(trees + 1, np.int64),
             shape=np.zeros(5, np.int64),
             tree=np.zeros(nodes, np.uint32),
+            table_least=np.zeros(nodes, np.int64),
+            table_most=np.zeros(nodes, np.int64),
             todo=np.zeros(nodes, np.uint32),
             todo_node=np.zeros(nodes, np.int32),
             dense=np.zeros(dense, np.int64),
@@ -278,64 +306,58 @@ class WindowWorker:
 
     def work(self, boxes: BoxArray, masses: FloatArray, budget: int, depth_first: bool) -> Reply:
         decided = np.zeros(2 * N_KINDS)
-        closed_boxes: list[BoxArray] = []
-        closed_masses: list[list[float]] = []
-        nodes = tiles = 0
-        left: list[tuple[BoxArray, float]] = [(box, mass) for box, mass in zip(boxes, masses.tolist())][::-1]
-        begun = 0
-        while left and (begun < len(boxes) or depth_first) and (nodes < budget or not begun):
+        settled: list[BoxArray] = []
+        settled_masses: list[FloatArray] = []
+        nodes = tiles = begun = 0
+        left: list[tuple[BoxArray, float]] = list(zip(boxes, masses.tolist()))[::-1]
+        while left and (begun < len(boxes) or nodes < budget):
             box, _ = left.pop()
             begun += 1
-            own = np.zeros(2 * N_KINDS)
-            counts = self._search(box, own)
-            decided += own
-            if not counts[0]:  # no part of it is left
-                closed_boxes.append(box)
-                closed_masses.append((own[:N_KINDS] + own[N_KINDS:])[: N_KINDS - 1].tolist())
-            nodes += int(counts[1])
-            tiles += int(counts[2])
-            children = [(self.out_boxes[i].copy(), float(self.out_mass[i])) for i in range(counts[0])]
-            left = left + children if depth_first else children + left
+            n_open, spent, measured, _, n_settled = self._search(box, max(budget - nodes, 1), decided)
+            nodes += spent
+            tiles += measured
+            settled.append(self.found.settled[:n_settled].copy())
+            settled_masses.append(self.found.settled_mass[:n_settled].copy())
+            parts = list(zip(self.found.open[:n_open].copy(), self.found.open_mass[:n_open].tolist()))
+            left.extend(reversed(parts))
         left.reverse()
         fair, unfair, low, _ = (decided[:N_KINDS] + decided[N_KINDS:]).tolist()
-        shape = (len(left), *self.out_boxes.shape[1:])
+        shape = (len(left), *self.found.open.shape[1:])
+        closed = np.concatenate(settled)
         return Reply(
             fair, unfair, low, 0.0, np.array([box for box, _ in left], np.uint64).reshape(shape),
             np.array([mass for _, mass in left]), np.ones(len(left)), nodes, tiles,
-            closed=Closed(np.array(closed_boxes, np.uint64).reshape(len(closed_boxes), *shape[1:]),
-                          np.array(closed_masses).reshape(-1, 3), np.full(len(closed_boxes), COUNTED, np.int8)),
+            closed=Closed(closed, np.concatenate(settled_masses), np.full(len(closed), COUNTED, np.int8)),
         )  # fmt: skip
 
-    def _search(self, box: BoxArray, decided: FloatArray) -> npt.NDArray[np.int64]:
-        """One box, tried again with more room until it fits."""
-        while True:
-            counts = np.zeros(4, np.int64)
-            status = search(
-                self.arena, self.problem.cuts, self.frame, self.levels, self.nodes, self.brick, self.windows, self.memo,
-                self.ranks, self.walk, box, self.out_boxes, self.out_mass, decided, counts, self.need,
-            )  # fmt: skip
-            if status == DONE:
-                return counts
-            if status == TOO_LARGE:
-                rows, block, table, *sizes = (int(n) for n in self.need)
-                self.rows, self.block, self.table = max(self.rows, rows), max(self.block, block), max(self.table, table)
-                if 8 * (8 * rows + block + table) > self.memory_limit:
-                    raise EngineError(
-                        f"engine 'box': the attributes that epsilon moves span {rows} rows of cells, more than fit into the "
-                        "memory limit; give more memory, or a tolerance to fewer attributes"
-                    )
-                self._rebuild_brick()
-                self.sizes = [max(old, new) for old, new in zip(self.sizes, sizes)]
-                self._rebuild_walk()
-            else:
-                self.capacity *= 2
-                self.cells *= 2
-                if 8 * self.cells * (self.problem.n_axes + 4) > self.memory_limit:
-                    raise EngineError(
-                        "engine 'box': the tables of a brick do not fit into the memory limit; give more memory"
-                    )
-                self._rebuild_tree_arena()
-                self._rebuild_brick()
+    def _search(self, box: BoxArray, budget: int, decided: FloatArray) -> list[int]:
+        """The counts of one call of the kernel; where the first open part did not fit, there is more room now."""
+        counts = np.zeros(5, np.int64)
+        status = search(
+            self.arena, self.problem.cuts, self.frame, self.levels, self.nodes, self.brick, self.windows, self.own_windows,
+            self.memo, self.ranks, self.walk, box, budget, self.found, decided, counts, self.need,
+        )  # fmt: skip
+        if status == TOO_LARGE:
+            rows, block, table, *sizes = (int(n) for n in self.need)
+            self.rows, self.block, self.table = max(self.rows, rows), max(self.block, block), max(self.table, table)
+            if 8 * (8 * rows + block + table) > self.memory_limit:
+                raise EngineError(
+                    f"engine 'box': the attributes that epsilon moves span {rows} rows of cells, more than fit into the "
+                    "memory limit; give more memory, or a tolerance to fewer attributes"
+                )
+            self._rebuild_brick()
+            self.sizes = [max(old, new) for old, new in zip(self.sizes, sizes)]
+            self._rebuild_walk()
+        elif status == OUT_OF_ROOM:
+            self.capacity *= 2
+            self.cells *= 2
+            if 8 * self.cells * (self.problem.n_axes + 4) > self.memory_limit:
+                raise EngineError(
+                    "engine 'box': the tables of a brick do not fit into the memory limit; give more memory"
+                )
+            self._rebuild_tree_arena()
+            self._rebuild_brick()
+        return counts.tolist()
 
 
 def compile_kernels() -> None:
@@ -355,7 +377,8 @@ def rounding_bound(problem: Problem) -> Fraction:
     cells = int(problem.axes.n_cells.sum())
     # twice: the unfair mass is what the other two leave of a box, so it carries the errors of both
     # and once for every offset of a shape: ranks look their weights up in a prefix sum
-    roundings = 2 * (refined + cells + 16 * problem.n_axes + 2 * MOST_RANKS + 128)
+    # and twice again where x' must leave x's own combination: who is alone is taken from the erosion of the others
+    roundings = (4 if _points_matter(problem) else 2) * (refined + cells + 16 * problem.n_axes + 2 * MOST_RANKS + 128)
     return Fraction(101, 100) * roundings / 2**53 + Fraction(1, 2**1000)
 
 
