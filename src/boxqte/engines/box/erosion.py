@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from boxqte.engines.box.jit import inlined, kernel, summing
 
-BLOCK_MEMO = 1 << 14
-BLOCK_WORDS = 256
+SMALL_MEMO, SMALL_WORDS = 1 << 15, 16  # blocks of so few words have a memory of their own, which fits the cache
+LARGE_MEMO, LARGE_WORDS = 1 << 11, 256
 
 
 class Windows(NamedTuple):
@@ -84,6 +84,22 @@ def _hash(words: npt.NDArray[np.uint64]) -> np.uint64:
     if len(words) & 1:
         one = (one ^ words[len(words) - 1]) * np.uint64(0x9E3779B97F4A7C15)
     return (one ^ (two >> np.uint64(7))) * np.uint64(0xFF51AFD7ED558CCD)
+
+
+@inlined
+def _key_at(slot: int) -> int:
+    """Where the key of a slot begins."""
+    if slot < SMALL_MEMO:
+        return slot * SMALL_WORDS
+    return SMALL_MEMO * SMALL_WORDS + (slot - SMALL_MEMO) * LARGE_WORDS
+
+
+@inlined
+def _slot(h: np.uint64, n: int) -> int:
+    """The slot that a block of n words with this hash may have."""
+    if n <= SMALL_WORDS:
+        return int(np.int64(h >> np.uint64(49)))
+    return int(np.int64(h >> np.uint64(53))) + SMALL_MEMO
 
 
 @inlined
@@ -171,10 +187,13 @@ def erode(win: Windows, memo: Memo, top: int, words: npt.NDArray[np.uint64], at:
                 entering = False
                 level -= 1
                 continue
-            slot = np.int64(-1)
-            if n <= BLOCK_WORDS:
-                slot = np.int64(_hash(source) >> np.uint64(50))
-                if memo.block_tag[slot] == memo.epoch[0] * 64 + level and _equal(source, memo.block_key[slot, :n]):
+            slot = -1
+            if n <= LARGE_WORDS:
+                slot = _slot(_hash(source), n)
+                key_at = _key_at(slot)
+                if memo.block_tag[slot] == memo.epoch[0] * 64 + level and _equal(
+                    source, memo.block_key[key_at : key_at + n]
+                ):
                     value = memo.block_value[slot]
                     entering = False
                     level -= 1
@@ -213,7 +232,8 @@ def erode(win: Windows, memo: Memo, top: int, words: npt.NDArray[np.uint64], at:
         if slot >= 0:
             memo.block_tag[slot] = memo.epoch[0] * 64 + level
             memo.block_value[slot] = value
-            key = memo.block_key[slot]
+            key_at = _key_at(slot)
+            key = memo.block_key[key_at : key_at + n]
             for i in range(n):
                 key[i] = source[i]
         entering = False
@@ -260,39 +280,51 @@ def mass_of(win: Windows, memo: Memo, top: int, words: npt.NDArray[np.uint64]) -
     return total
 
 
+@inlined
+def _untouched(core: npt.NDArray[np.uint64], left: np.uint64, word: np.uint64) -> np.uint64:
+    """The bits of `left` whose core holds no bit of the word."""
+    if word == 0:
+        return left
+    rest = left & ~word  # a cell lies in its own core
+    left = rest
+    while rest != 0:
+        low = rest & (~rest + np.uint64(1))
+        c = 0
+        while low >> np.uint64(c) != 1:
+            c += 1
+        if core[c] & word != 0:
+            left ^= low
+        rest ^= low
+    return left
+
+
 @kernel
 def clear_cores(win: Windows, memo: Memo, sure: npt.NDArray[np.uint64], sure_at: int, words: npt.NDArray[np.uint64],
                 out: npt.NDArray[np.uint64]) -> None:  # fmt: skip
-    """out = the cells of `sure` without those of which every window touches `words`: no x there is clear.
+    """out = the cells of `sure` without some of those of which every window touches `words`: no x there is clear.
 
-    What all windows of a cell cover is a product of ranges, so the slices are ORed axis by axis.
+    Every window of a cell covers the cell's core, a product of ranges: its corners are looked at. What this leaves costs
+    time, not truth.
     """
     m, n = win.n_rows[0], win.size[0]
-    one, two = memo.block[:n], memo.table[: n if m > 0 else 0]
+    corners = 1 << min(m, 5)
     for i in range(n):
-        one[i] = words[i]
-    for level in range(m):
-        inner, cells = win.size[level + 1], win.n_base[level]
-        for outer in range(n // win.size[level]):
-            begin = outer * win.size[level]
-            for g in range(cells):
-                target = two[begin + g * inner : begin + (g + 1) * inner]
-                first = win.core_low[level, g]
-                source = one[begin + first * inner : begin + (first + 1) * inner]
-                for i in range(inner):
-                    target[i] = source[i]
-                for k in range(first + 1, win.core_high[level, g] + 1):
-                    source = one[begin + k * inner : begin + (k + 1) * inner]
-                    for i in range(inner):
-                        target[i] |= source[i]
-        one, two = two, one
-    for i in range(n):
-        left, word = sure[sure_at + i], one[i]
-        left &= ~word  # a cell lies in its own windows
-        if left != 0 and word != 0:
-            for c in range(win.n_base[m]):
-                if word & win.core[c] != 0:
-                    left &= ~(np.uint64(1) << np.uint64(c))
+        left = _untouched(win.core, sure[sure_at + i], words[i])
+        if left != 0:
+            rest = i
+            for level in range(m):
+                inner = win.size[level + 1]
+                g = rest // inner
+                rest -= g * inner
+                memo.step[level] = (win.core_low[level, g] - g) * inner
+                memo.slot[level] = (win.core_high[level, g] - g) * inner
+            for corner in range(corners):
+                at = i
+                for level in range(m):
+                    at += memo.slot[level] if corner >> level & 1 else memo.step[level]
+                left = _untouched(win.core, left, words[at])
+                if left == 0:
+                    break
         out[i] = left
 
 
@@ -347,14 +379,15 @@ def erode_sure(
                 value = _sure_in_word(reach, own_bit, last_mass, mine[0], source[0])
             else:
                 settled = False
-                slot = np.int64(-1)
-                if 2 * n <= BLOCK_WORDS:
+                slot = -1
+                if 2 * n <= LARGE_WORDS:
                     h = _hash(source) ^ (_hash(mine) * np.uint64(0xC4CEB9FE1A85EC53))
-                    slot = np.int64((h ^ (h << np.uint64(23))) >> np.uint64(50))
+                    slot = _slot(h ^ (h << np.uint64(23)), 2 * n)
+                    key_at = _key_at(slot)
                     if (
                         memo.block_tag[slot] == memo.epoch[0] * 64 + 32 + level
-                        and _equal(source, memo.block_key[slot, :n])
-                        and _equal(mine, memo.block_key[slot, n : 2 * n])
+                        and _equal(source, memo.block_key[key_at : key_at + n])
+                        and _equal(mine, memo.block_key[key_at + n : key_at + 2 * n])
                     ):
                         settled = True
                         value = memo.block_value[slot]
@@ -412,10 +445,10 @@ def erode_sure(
         if slot >= 0:
             memo.block_tag[slot] = memo.epoch[0] * 64 + 32 + level
             memo.block_value[slot] = value
-            key = memo.block_key[slot]
+            key_at = _key_at(slot)
+            key, second = memo.block_key[key_at : key_at + n], memo.block_key[key_at + n : key_at + 2 * n]
             for i in range(n):
                 key[i] = source[i]
-            second = memo.block_key[slot, n:]
             for i in range(n):
                 second[i] = mine[i]
         entering = False

@@ -104,7 +104,7 @@ def lay_ranks(b: Brick, win: Windows, rk: Ranks, need: npt.NDArray[np.int64]) ->
         largest = max(largest, here)
     cells = b.info[2] * b.info[4] * b.info[5]
     rk.size[2] = rows * padded + 4 * cells
-    rk.size[3] = 10 * (rows + b.info[3]) + 400
+    rk.size[3] = 3 * (rows + b.info[3]) + 500
     if largest > MOST_WINDOWS or sparse > 8 * MOST_WINDOWS:
         rk.size[2] = np.int64(1) << 62
         return True

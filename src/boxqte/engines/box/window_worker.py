@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from boxqte.engines.box.brick import ROLE_E, ROLE_O, ROLE_S, Brick, Frame, Levels, Nodes
 from boxqte.engines.box.driver import COUNTED, BoxArray, Closed, FloatArray, Reply
-from boxqte.engines.box.erosion import BLOCK_MEMO, BLOCK_WORDS, Memo, Windows
+from boxqte.engines.box.erosion import LARGE_MEMO, LARGE_WORDS, SMALL_MEMO, SMALL_WORDS, Memo, Windows
 from boxqte.engines.box.exchange_worker import root_boxes
 from boxqte.engines.box.problem import Problem, compile_problem, wrapped
 from boxqte.engines.box.ranks import LANE, MOST_RANKS, Ranks
@@ -194,9 +194,9 @@ class WindowWorker:
             block_at=np.zeros(n_levels, np.int64),
             table=np.zeros(self.table, np.uint64),
             table_at=np.zeros(n_levels, np.int64),
-            block_key=np.zeros((BLOCK_MEMO, BLOCK_WORDS), np.uint64),
-            block_tag=np.zeros(BLOCK_MEMO, np.int64),
-            block_value=np.zeros(BLOCK_MEMO),
+            block_key=np.zeros(SMALL_MEMO * SMALL_WORDS + LARGE_MEMO * LARGE_WORDS, np.uint64),
+            block_tag=np.zeros(SMALL_MEMO + LARGE_MEMO, np.int64),
+            block_value=np.zeros(SMALL_MEMO + LARGE_MEMO),
             epoch=np.ones(1, np.int64),
             step=np.zeros(n_levels, np.int64),
             total=np.zeros(n_levels),
@@ -270,7 +270,7 @@ class WindowWorker:
             one=np.zeros((n_axes + 3, most_windows), np.uint64),
             two=np.zeros((n_axes + 3, most_windows), np.uint64),
             cumulated=np.zeros(MOST_RANKS + 1),
-            size=np.zeros(4, np.int64),
+            size=np.array([0, 0, 0, 0, int(__import__("os").environ.get("FAC", "100"))], np.int64),
             masses=np.zeros(3),
         )
         self.walk = Walk(
