@@ -21,16 +21,18 @@ class SMTPairs:
         self.z3: Any = z3
         self.session = session
         at = session.at
-        self.solver = z3.Solver()
+        # A context of its own: what z3 finds would otherwise depend on what this process asked it before.
+        self.context = z3.Context()
+        self.solver = z3.Solver(ctx=self.context)
         self.solver.set("random_seed", int(session.rng.integers(2**30)))
         sort = [z3.Int if whole else z3.Real for whole in at.integral]
-        self.copies = [[sort[f](f"x{c}_{f}") for f in range(len(at))] for c in (0, 1)]
-        labels = [z3.Int("label0"), z3.Int("label1")]
+        self.copies = [[sort[f](f"x{c}_{f}", self.context) for f in range(len(at))] for c in (0, 1)]
+        labels = [z3.Int("label0", self.context), z3.Int("label1", self.context)]
         for c, copy in enumerate(self.copies):
             for path, label in _paths(tree):
                 tests = [copy[f] <= number if at_most else copy[f] > number for f, at_most, t in path
                          for number in [self._number(f, t)]]  # fmt: skip
-                self.solver.add(z3.Implies(z3.And(tests), labels[c] == label))
+                self.solver.add(z3.Implies(z3.And(*tests, z3.BoolVal(True, self.context)), labels[c] == label))
         # A category outside the list has no code that a model could be asked with, so these bounds stay.
         for f, attribute in enumerate(at.space):
             if not attribute.is_numeric:
@@ -42,8 +44,8 @@ class SMTPairs:
 
     def _number(self, f: int, value: float) -> Any:
         if self.session.at.integral[f]:
-            return self.z3.IntVal(int(np.floor(value)))
-        return self.z3.RealVal(repr(float(value)))
+            return self.z3.IntVal(int(np.floor(value)), self.context)
+        return self.z3.RealVal(repr(float(value)), self.context)
 
     def solve(self, demands: Demands) -> tuple[FloatArray, FloatArray]:
         """One solution for each demand that has any."""

@@ -14,6 +14,7 @@ from boxqte.testers.tester import Tester
 from boxqte.testers.trees import BoxTree
 
 STARTS = 256  # solutions that a round of batch mode starts from
+FRUITLESS = 20  # searches without a new pair, after which a run without time limit ends
 
 
 class Solver(Protocol):
@@ -43,20 +44,31 @@ class VBT(Tester):
         return ("sklearn.tree", "z3") if self.variant == "faithful" else ("sklearn.tree",)
 
     def search(self, session: Session) -> None:
-        """Fit, solve, ask, refit. Ends when the tree has no pair, or nothing new comes of it."""
-        at, rng = session.at, session.rng
-        x = np.unique(at.draw(rng, self.options.points), axis=0)
-        labels = session.labels(x)
+        """Search from random inputs again and again, as long as the budget lasts and anything new comes of it.
+
+        The published code ends where the first search does, with most of its time unspent.
+        """
+        session.details |= {"rounds": 0, "refits": 0, "restarts": -1}
         seen: set[tuple[bytes, bytes]] = set()
+        fruitless = 0
+        while session.timed or fruitless < FRUITLESS:
+            before = session.tests
+            session.details["restarts"] += 1
+            self._search_once(session, seen)
+            fruitless = 0 if session.tests > before else fruitless + 1
+
+    def _search_once(self, session: Session, seen: set[tuple[bytes, bytes]]) -> None:
+        """Fit, solve, ask, refit. Ends when the tree has no pair, or nothing new comes of it."""
+        x, labels = self._points(session)
         idle = 0
-        session.details |= {"rounds": 0, "refits": 0}
         tree, stale = None, True
         while idle < self.options.idle_rounds:
             session.check()
             session.details["rounds"] += 1
             if tree is None or stale:
                 session.details["refits"] += 1
-                tree = BoxTree(at, x, labels, criterion="entropy", seed=int(rng.integers(2**31)))
+                seed = int(session.rng.integers(2**31))
+                tree = BoxTree(session.at, x, labels, criterion="entropy", seed=seed)
                 solver = self._solver(session, tree)
             one, two = self._candidates(session, tree, solver)
             if not len(one):
@@ -66,6 +78,11 @@ class VBT(Tester):
             wrong, truth = self._ask(session, tree, one[fresh], two[fresh])
             stale = len(wrong) > 0
             x, labels = np.concatenate([x, wrong]), np.concatenate([labels, truth])
+
+    def _points(self, session: Session) -> tuple[FloatArray, IntArray]:
+        """Distinct random inputs and their labels."""
+        x = np.unique(session.at.draw(session.rng, self.options.points), axis=0)
+        return x, session.labels(x)
 
     def _solver(self, session: Session, tree: BoxTree) -> Solver:
         """The published code leaves the domains out of its formula: only an SMT solver can tell what comes of that."""
