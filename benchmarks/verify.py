@@ -30,6 +30,7 @@ import xgboost
 
 from boxqte import Fairness, Space
 from boxqte.cellvalues import GridValues
+from boxqte.engines.box.__main__ import compile_draws
 from boxqte.engines.point import PointDecider
 from boxqte.examples import loan_ensemble, loan_space
 from boxqte.grid import build_grid
@@ -63,6 +64,11 @@ def ours(model: Any, space: Space, sensitive: str, value: int, limit: float) -> 
     return words[str(found.verdict)], time.perf_counter() - started
 
 
+def _other(space: Space, sensitive: str, value: int) -> int:
+    one, two = space[sensitive].values
+    return two if value == one else one
+
+
 def theirs(model: Any, space: Space, sensitive: str, value: int, limit: float) -> tuple[str, float]:
     started = time.perf_counter()
     with contextlib.redirect_stdout(io.StringIO()):
@@ -79,7 +85,7 @@ def theirs(model: Any, space: Space, sensitive: str, value: int, limit: float) -
                 box.append((f, veritas.Interval(float(a.low), float(a.high) + 1e-6)))
         return whole.prune(dict(box))
 
-    one, other = fixed(value), fixed(1 - value)
+    one, other = fixed(value), fixed(_other(space, sensitive, value))
     ensemble = veritas.AddTree(3, veritas.AddTreeType.CLF_SOFTMAX)
     ensemble.add_trees(one.negate_leaf_values(), 1)
     ensemble.add_trees(other, 2)
@@ -115,6 +121,7 @@ def main() -> int:
         print("the data sets are not here; set BOXQTE_DATA to the folder that holds them", file=sys.stderr)
         return 2
     verify(loan_ensemble(), loan_space(), Fairness("race"))  # loads the compiled kernels
+    compile_draws()
     print("data    size     s -> s'   boxqte         wall        CPU  veritas        wall        CPU")
     for name in arguments.names:
         frame = pd.read_csv(folder / f"{name}.csv")
@@ -123,8 +130,8 @@ def main() -> int:
         for size in arguments.sizes.split(","):
             trees, depth = map(int, size.split("x"))
             model = xgboost.XGBClassifier(n_estimators=trees, max_depth=depth, n_jobs=1).fit(frame, label)
-            for value in (0, 1):
-                cells = [f"{name:<7} {size:<7} {value} -> {1 - value}  "]
+            for value in space[PROBLEMS[name]].values:
+                cells = [f"{name:<7} {size:<7} {value} -> {_other(space, PROBLEMS[name], value)}  "]
                 for tool in (ours, theirs):
                     cpu = time.process_time()
                     verdict, seconds = tool(model, space, PROBLEMS[name], value, arguments.time_limit)
