@@ -199,3 +199,13 @@ def test_leaf_values_of_absurdly_different_size_are_refused_by_name() -> None:
     grid = build_grid(dataclasses.replace(model, value=value), space, Robustness(0.5))
     with pytest.raises(EngineError, match="exhaustive"):
         Box().run(grid, ONE, Watch(ONE))
+
+
+def test_a_time_limit_interrupts_a_brick_that_would_take_minutes() -> None:
+    model, space = staircase(30, 5)
+    limits = Limits(workers=2, time_limit=1.0)
+    watch = Watch(limits)
+    outcome = Box(BoxOptions(dense_cells=0)).run(build_grid(model, space, Robustness(0.1)), limits, watch)
+    assert outcome.status is Status.TIME
+    assert watch.seconds < 10
+    assert outcome.decided.fair + outcome.decided.unfair <= 1

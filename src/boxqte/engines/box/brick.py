@@ -143,6 +143,8 @@ class Brick(NamedTuple):
     score: npt.NDArray[np.float64]
     bit: npt.NDArray[np.int64]
     own_masses: npt.NDArray[np.float64]
+    halt: npt.NDArray[np.int64]
+    """[not 0: come back soon; what is measured then is thrown away]"""
 
 
 @kernel

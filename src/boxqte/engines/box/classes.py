@@ -142,6 +142,9 @@ class ClassWorker:
     def memory(self) -> int:
         return sum(a.nbytes for a in (*self.decider.problem.forest, self.score)) + (64 << 20)
 
+    def halt(self) -> None:
+        """Nothing to do: every call is short."""
+
     def work(self, boxes: BoxArray, masses: FloatArray, budget: int, depth_first: bool) -> Reply:
         ranges = decode(boxes)
         sums: dict[int, list[float]] = {FAIR: [], UNFAIR: [], LOW: []}

@@ -16,6 +16,8 @@ from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from boxqte.engines import Limits, Outcome, Watch
 from boxqte.engines.box import driver
 from boxqte.errors import EngineError
@@ -37,6 +39,7 @@ class Spec:
 
 # In a process of the cluster: the problems it was sent, and the workers of its threads.
 _specs: dict[str, bytes] = {}
+_live: dict[str, list[driver.Worker]] = {}
 _here = threading.local()
 
 
@@ -90,6 +93,7 @@ class RemoteWorker:
 
     def __init__(self, client: Any, key: str, deaths: _Deaths):
         self.client, self.key, self.deaths = client, key, deaths
+        self.halted = False
 
     @property
     def memory(self) -> int:
@@ -100,11 +104,24 @@ class RemoteWorker:
         for _ in range(ATTEMPTS):
             future = self.client.submit(work_here, self.key, boxes, masses, budget, depth_first, pure=False, retries=2)
             try:
-                reply: driver.Reply = future.result()
-                return reply
+                while True:
+                    try:
+                        reply: driver.Reply = future.result(timeout=1)
+                        return reply
+                    except TimeoutError:
+                        if (
+                            self.halted
+                        ):  # the batch stays open; the process hears of it when the problem is taken from it
+                            future.cancel()
+                            costs = np.ones(len(boxes))
+                            return driver.Reply(0.0, 0.0, 0.0, 0.0, boxes, masses, costs, 0)
             except lost:
                 self.deaths.count += 1
         raise EngineError(f"the Dask cluster lost the process of one batch {ATTEMPTS} times; giving up")
+
+    def halt(self) -> None:
+        """Do not wait any longer."""
+        self.halted = True
 
 
 def _plugin(key: str, spec: bytes) -> Any:
@@ -126,8 +143,10 @@ def receive(key: str, spec: bytes) -> None:
 
 
 def forget(key: str) -> None:
-    """In a process of the cluster: drop a problem; its threads' workers go when they are next used."""
+    """In a process of the cluster: drop a problem; its threads' workers stop, and go when they are next used."""
     _specs.pop(key, None)
+    for worker in _live.pop(key, []):
+        worker.halt()
 
 
 def work_here(key: str, boxes: Any, masses: Any, budget: int, depth_first: bool) -> driver.Reply:
@@ -136,6 +155,7 @@ def work_here(key: str, boxes: Any, masses: Any, budget: int, depth_first: bool)
     if key not in known:
         known = {k: w for k, w in known.items() if k in _specs}
         known[key] = build_worker(pickle.loads(_specs[key]))
+        _live.setdefault(key, []).append(known[key])
         _here.workers = known
     return known[key].work(boxes, masses, budget, depth_first)
 

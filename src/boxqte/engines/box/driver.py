@@ -155,6 +155,10 @@ class Worker(Protocol):
         """
         ...
 
+    def halt(self) -> None:
+        """Called from another thread: a call that could take long should come back now, with what is open. For good."""
+        ...
+
 
 class ExactSum:
     """A sum of floats without any rounding (Shewchuk's expansions, as in math.fsum, but kept)."""
@@ -418,6 +422,7 @@ def drive(
     if recorder is not None:
         recorder.begin(None if saved is None else saved.record)
     threads: list[threading.Thread] = []
+    workers: list[Worker] = []
     status: Status | None = None
     try:
         workers = [make_worker() for _ in range(limits.workers)]
@@ -431,6 +436,9 @@ def drive(
     with run.changed:
         run.stop = run.stop or status or Status.CONVERGED
         run.changed.notify_all()
+    if run.busy:
+        for worker in workers:
+            worker.halt()
     for thread in threads:
         thread.join()
     if run.error is not None:

@@ -65,6 +65,8 @@ class Memo(NamedTuple):
     """level -> the window under work"""
     total: npt.NDArray[np.float64]
     slot: npt.NDArray[np.int64]
+    halt: npt.NDArray[np.int64]
+    """[not 0: come back soon, with any number]"""
     opened: npt.NDArray[np.int64]
     """level -> whether its table is filled"""
     own_at: npt.NDArray[np.int64]
@@ -220,6 +222,8 @@ def erode(win: Windows, memo: Memo, top: int, words: npt.NDArray[np.uint64], at:
                     total += mass[j] * _clear_in_word(reach, last_mass, word)
             memo.total[level] = total
         else:
+            if level <= top + 1 and memo.halt[0] != 0:
+                return 0.0
             memo.total[level] += win.mass[level, memo.step[level]] * value
             memo.step[level] += 1
             if memo.step[level] < win.n_window[level]:
@@ -417,6 +421,8 @@ def erode_sure(
                 memo.total[level] = total
                 memo.step[level] = win.n_window[level]
         else:
+            if level <= 1 and memo.halt[0] != 0:
+                return 0.0
             memo.total[level] += win.mass[level, memo.step[level]] * value
             memo.step[level] += 1
         j = memo.step[level]

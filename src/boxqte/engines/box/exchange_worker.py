@@ -88,6 +88,9 @@ class ExchangeWorker:
                 return
             self.capacity *= 2
 
+    def halt(self) -> None:
+        """Nothing to do: every call is short."""
+
     def work(self, boxes: BoxArray, masses: FloatArray, budget: int, depth_first: bool) -> Reply:
         decided = np.zeros(2 * N_KINDS)
         counts = np.zeros(7, np.int64)

@@ -116,6 +116,8 @@ def _measure_bitmaps(b: Brick, levels: Levels, win: Windows, own_win: Windows, m
     """Measure the bitmaps that were written for so many offsets."""
     rows, combos, per_combo = b.info[3], b.info[2], b.info[4]
     for k in range(len(weights)):
+        if b.halt[0] != 0:
+            return
         neg = b.neg[k]
         low = 0.0
         if levels.simple:

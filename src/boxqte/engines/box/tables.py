@@ -339,7 +339,7 @@ def write_bitmaps(arena: Arena, cuts: Cuts, frame: Frame, b: Brick, levels: Leve
                 if not _add_table(arena, cuts, frame, b, tree, 1, exact):
                     return False
                 b.shown[t] = tree
-        if not _write_tables(b, levels, row, offsets, rests, n):
+        if not _write_tables(b, levels, row, offsets, rests, n) or b.halt[0] != 0:
             return False
         row += inner_rows
         level = outer - 1

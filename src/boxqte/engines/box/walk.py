@@ -243,6 +243,8 @@ def walk_brick(cuts: Cuts, frame: Frame, levels: Levels, b: Brick, win: Windows,
     depth = 0
     n = 0  # offsets of the shape under work
     while True:
+        if b.halt[0] != 0:
+            return
         # down, until a tree's leaf settles everything or all trees are walked
         going = True
         while going:

@@ -21,7 +21,7 @@ from boxqte.engines.box.state import FAIR, LOW, N_KINDS, UNFAIR, add_mass, copy_
 from boxqte.engines.box.tables import clear_tables
 from boxqte.engines.box.walk import LAID, NO_RECORDS, OFFSETS, Walk, lay_walk, walk_brick
 
-DONE, OUT_OF_ROOM, TOO_LARGE, SPLIT = 0, 1, 2, 3
+DONE, OUT_OF_ROOM, TOO_LARGE, SPLIT, HALTED = 0, 1, 2, 3, 4
 
 
 class Found(NamedTuple):
@@ -287,6 +287,8 @@ def _resolve(arena: Arena, cuts: Cuts, frame: Frame, levels: Levels, nodes: Node
     base = -1
     n = 0
     while f >= top:
+        if b.halt[0] != 0:
+            return False
         if entering:
             if base < 0:
                 counts[1] += 1
@@ -400,7 +402,7 @@ def search(
     """Take a box apart depth first, until about `budget` nodes are spent, something does not fit, or all is settled.
 
     `found` gets the settled parts with their masses (which `masses` gets as well) and the open ones, the deepest first.
-    counts: [open parts, nodes, tiles, shapes, settled parts]. Unless DONE, the first open part is what did not fit.
+    counts: [open parts, nodes, tiles, shapes, settled parts]. Unless DONE or HALTED, the first open part is what did not fit.
     """
     f = 1
     if not load_box(arena, cuts, frame, nodes, 0, f, box):
@@ -411,6 +413,8 @@ def search(
             status = DONE
             break
         status = _settle_box(arena, cuts, frame, levels, nodes, f, b, win, own_win, memo, rk, walk, counts, need)
+        if b.halt[0] != 0:
+            status = HALTED
         if status == DONE:
             own = b.own_masses
             copy_box(nodes.domain[f], found.settled[counts[4]])

@@ -66,6 +66,7 @@ class WindowWorker:
             open_mass=np.zeros(frames),
         )
         self.need = np.zeros(8, np.int64)
+        self.halted = np.zeros(1, np.int64)
         self.sizes = [1 << 12, 1 << 14, 1 << 16, 1 << 10, 1 << 16]
         """of ranks and walks: cells, windows, sparse tables, window rows, dense tables"""
         self._rebuild_tree_arena()
@@ -186,6 +187,7 @@ class WindowWorker:
             weight=np.zeros(OFFSETS),
             score=np.zeros(n_cuts),
             own_masses=np.zeros(2 * N_KINDS),
+            halt=self.halted,
             bit=(np.uint64(1) << np.arange(64, dtype=np.uint64)).view(np.int64),
         )
         self.windows, self.own_windows = self._new_windows(), self._new_windows()
@@ -201,6 +203,7 @@ class WindowWorker:
             step=np.zeros(n_levels, np.int64),
             total=np.zeros(n_levels),
             slot=np.zeros(n_levels, np.int64),
+            halt=self.halted,
             opened=np.zeros(n_levels, np.int64),
             own_at=np.zeros(n_levels, np.int64),
         )
@@ -310,7 +313,7 @@ class WindowWorker:
         settled_masses: list[FloatArray] = []
         nodes = tiles = begun = 0
         left: list[tuple[BoxArray, float]] = list(zip(boxes, masses.tolist()))[::-1]
-        while left and (begun < len(boxes) or nodes < budget):
+        while left and not self.halted[0] and (begun < len(boxes) or nodes < budget):
             box, _ = left.pop()
             begun += 1
             n_open, spent, measured, _, n_settled = self._search(box, max(budget - nodes, 1), decided)
@@ -323,12 +326,17 @@ class WindowWorker:
         left.reverse()
         fair, unfair, low, _ = (decided[:N_KINDS] + decided[N_KINDS:]).tolist()
         shape = (len(left), *self.found.open.shape[1:])
-        closed = np.concatenate(settled)
+        closed = np.concatenate([self.found.settled[:0], *settled])
+        closed_masses = np.concatenate([self.found.settled_mass[:0], *settled_masses])
         return Reply(
             fair, unfair, low, 0.0, np.array([box for box, _ in left], np.uint64).reshape(shape),
             np.array([mass for _, mass in left]), np.ones(len(left)), nodes, tiles,
-            closed=Closed(closed, np.concatenate(settled_masses), np.full(len(closed), COUNTED, np.int8)),
+            closed=Closed(closed, closed_masses, np.full(len(closed), COUNTED, np.int8)),
         )  # fmt: skip
+
+    def halt(self) -> None:
+        """Leave the brick under work, however large it is: its box stays open."""
+        self.halted[0] = 1
 
     def _search(self, box: BoxArray, budget: int, decided: FloatArray) -> list[int]:
         """The counts of one call of the kernel; where the first open part did not fit, there is more room now."""
