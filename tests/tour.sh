@@ -19,7 +19,7 @@ step make demo
 make demo
 
 step install the library that the model was made with, plots and notebooks
-.venv/bin/pip install --quiet "${TOUR_XGBOOST:-xgboost-cpu}" ".[plot]" nbclient ipykernel
+.venv/bin/pip install --quiet "${TOUR_XGBOOST:-xgboost-cpu}" scikit-learn ".[plot]" nbclient ipykernel
 export PATH="$PWD/.venv/bin:$PATH"
 
 step the README: audit and gate the example
