@@ -1,6 +1,7 @@
 """Trains XGBoost (20 trees of depth 3) on adult.csv and writes adult.json: python train_adult.py FOLDER
 
 FOLDER, or BOXQTE_DATA in the environment, holds adult.csv (UCI Adult, integer-coded, label in the column `label`).
+Needs xgboost, scikit-learn and pandas.
 """
 
 from __future__ import annotations
