@@ -49,7 +49,8 @@ def ours(model: Any, space: Space, sensitive: str, value: int, limit: float) -> 
     grid = one_class_grid(build_grid(imported.ensemble, space, Fairness(sensitive)), True)
     at = space.names.index(sensitive)
     axis = grid.axes[at]
-    only = tuple(Fraction(int(value in cell.values)) for cell in axis.cells)
+    code = space[sensitive].values.index(value)
+    only = tuple(Fraction(int(code in cell.values)) for cell in axis.cells)
     if axis.n_cells == 1:
         return "none", time.perf_counter() - started  # no tree asks about it
     masked = replace(axis, masses=only, refined_masses=only)
