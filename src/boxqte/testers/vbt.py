@@ -13,7 +13,7 @@ from boxqte.testers.session import Session
 from boxqte.testers.tester import Tester
 from boxqte.testers.trees import BoxTree
 
-STARTS = 256  # solutions that a round of batch mode starts from
+STARTS = 512  # solutions that a round of batch mode starts from
 FRUITLESS = 20  # searches without a new pair, after which a run without time limit ends
 
 
@@ -38,7 +38,7 @@ class VBT(Tester):
         idle_rounds: int = 5
         """Rounds without a new candidate after which the search is over."""
         starts: int | None = None
-        """Solutions that a round starts from; none: one, and 256 in batch mode."""
+        """Solutions that a round starts from; none: one, and 512 in batch mode."""
 
     def needs(self) -> tuple[str, ...]:
         return ("sklearn.tree", "z3") if self.variant == "faithful" else ("sklearn.tree",)
