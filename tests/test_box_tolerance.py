@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import random
 
 import numpy as np
@@ -11,6 +12,9 @@ import pytest
 from boxqte import Attribute, EnsembleBuilder, Fairness, Robustness, Space
 from boxqte.engines import Limits, Watch
 from boxqte.engines.box.engine import Box, BoxOptions
+from boxqte.engines.box.exchange_worker import box_masses, root_boxes
+from boxqte.engines.box.problem import compile_problem
+from boxqte.engines.box.window_worker import WindowWorker
 from boxqte.engines.exhaustive import Exhaustive
 from boxqte.ensemble import Test, TreeEnsemble
 from boxqte.errors import EngineError
@@ -208,3 +212,25 @@ def test_a_time_limit_interrupts_a_brick_under_work() -> None:
     assert outcome.status is Status.TIME
     assert (outcome.decided.fair, outcome.decided.unfair) == (0, 0)
     assert outcome.open is not None
+
+
+def test_a_worker_gives_back_all_the_mass_that_it_got_also_when_its_arena_is_full() -> None:
+    grown = 0
+    for seed in range(1000, 1160):
+        grid = tolerant(seed)
+        if grid is None:
+            continue
+        problem = compile_problem(grid)
+        worker = WindowWorker(problem, mixed_limit=0, cell_limit=1, arena=1, memory=1 << 30)
+        boxes = root_boxes(problem)
+        masses = box_masses(problem, boxes)
+        first = worker.capacity
+        for _ in range(500):
+            reply = worker.work(boxes[:1], masses[:1], 3, False)
+            assert np.allclose(reply.masses, box_masses(problem, reply.boxes), rtol=1e-12, atol=0)
+            assert math.isclose(reply.fair + reply.unfair + reply.low + reply.masses.sum(), masses[0], rel_tol=1e-9)
+            boxes, masses = np.concatenate([reply.boxes, boxes[1:]]), np.concatenate([reply.masses, masses[1:]])
+            if not len(boxes):
+                break
+        grown += worker.capacity > first
+    assert grown > 0

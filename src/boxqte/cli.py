@@ -410,20 +410,6 @@ def _add_empirical(commands: Any) -> None:
     parser.set_defaults(run=_empirical)
 
 
-def _add_question(parser: argparse.ArgumentParser) -> None:
-    asked = parser.add_argument_group("what is asked")
-    asked.add_argument("--sensitive", metavar="A,B", action="append", help="sensitive attributes; several are one set")
-    epsilon = asked.add_mutually_exclusive_group()
-    epsilon.add_argument("--epsilon-rate", metavar="R", default="0",
-                         help="tolerance as a share of each numeric attribute's range (default 0)")  # fmt: skip
-    epsilon.add_argument("--epsilon", metavar="NAME=VALUE,...", action="append",
-                         help="tolerance per attribute, in its own unit; 0 for those that are not named")  # fmt: skip
-    asked.add_argument("--kappa", metavar="K", default="0.5",
-                       help="only inputs with confidence above it count (default 0.5: all)")  # fmt: skip
-    asked.add_argument("--tie", choices=("library", "paper"), default="library",
-                       help="the class at margin 0: what the library's predict says, or none")  # fmt: skip
-
-
 def _add_infer(spaces: Any) -> None:
     parser = spaces.add_parser(
         "infer",

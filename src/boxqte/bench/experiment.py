@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from boxqte.bench.configurations import Configuration
+from boxqte.bench.configurations import Configuration, selected
 from boxqte.bench.datasets import TITLES
 from boxqte.bench.models import ModelSize
 from boxqte.bench.published import PublishedRun
@@ -61,6 +61,16 @@ def selected_methods(methods: Iterable[Method], wanted: Sequence[str]) -> tuple[
             known = dict.fromkeys([m.engine for m in everything] + [m.title for m in everything])
             raise RecordError(f"--engines: '{name}' is no method of this table; methods are {', '.join(known)}")
     return tuple(m for m in everything if not wanted or m.title in wanted or m.engine in wanted)
+
+
+def jobs_of(configurations: Sequence[Configuration], methods: Sequence[Method], settings: Settings) -> list[Job]:
+    """Every selected configuration with every selected method at every size; a configuration's methods side by side."""
+    return [
+        job_of(c, method, size, settings)
+        for size in settings.sizes
+        for c in selected(configurations, settings.only)
+        for method in selected_methods(methods, settings.methods)
+    ]
 
 
 def job_of(c: Configuration, method: Method, size: ModelSize, settings: Settings) -> Job:

@@ -11,6 +11,7 @@ from boxqte.bench.experiment import (
     about_cells,
     converged_cell,
     job_of,
+    jobs_of,
     machine_note,
     published_cell,
     ratio_note,
@@ -34,12 +35,7 @@ SIZES = (ModelSize(50, 3), ModelSize(10, 3))
 
 def jobs(settings: Settings) -> list[Job]:
     """Every configuration with every method at every size; a configuration's methods side by side."""
-    return [
-        job_of(c, method, size, settings)
-        for size in settings.sizes
-        for c in selected(TABLE_2, settings.only)
-        for method in selected_methods(METHODS, settings.methods)
-    ]
+    return jobs_of(TABLE_2, METHODS, settings)
 
 
 def tables(settings: Settings, rows: Rows) -> list[Table]:

@@ -11,6 +11,7 @@ from boxqte.bench.experiment import (
     about_cells,
     converged_cell,
     job_of,
+    jobs_of,
     machine_note,
     published_cell,
     run_cell,
@@ -33,12 +34,7 @@ SIZES = (ModelSize(50, 3), ModelSize(10, 3))
 
 def jobs(settings: Settings) -> list[Job]:
     """Every configuration with every variant at every size."""
-    return [
-        job_of(c, method, size, settings)
-        for size in settings.sizes
-        for c in selected(TABLE_3, settings.only)
-        for method in selected_methods(METHODS, settings.methods)
-    ]
+    return jobs_of(TABLE_3, METHODS, settings)
 
 
 def tables(settings: Settings, rows: Rows) -> list[Table]:

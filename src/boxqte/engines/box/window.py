@@ -128,15 +128,17 @@ def load_box(
     nodes.rest[f] = nodes.rest[root]
     for t in range(nodes.n_trees[root]):
         nodes.trees[f, t] = nodes.trees[root, t]
-    for a in range(len(frame.role)):
+    for a in range(len(frame.role)):  # all of them first: the mass counts also if the arena is full below
         nodes.axis_mass[f, a] = 1.0
+        if frame.role[a] == ROLE_O:
+            mass = 0.0
+            for c in range(frame.n_cells[a]):
+                if (domain[a, c >> 6] >> np.uint64(c & 63)) & np.uint64(1):
+                    mass += frame.mass[a, c]
+            nodes.axis_mass[f, a] = mass
+    for a in range(len(frame.role)):
         if frame.role[a] != ROLE_O:
             continue
-        mass = 0.0
-        for c in range(frame.n_cells[a]):
-            if (domain[a, c >> 6] >> np.uint64(c & 63)) & np.uint64(1):
-                mass += frame.mass[a, c]
-        nodes.axis_mass[f, a] = mass
         for k in range(cuts.start[a], cuts.start[a + 1]):
             outcome = _one_sided(cuts, nodes, f, k)
             if outcome < 0:
@@ -359,9 +361,7 @@ def _settle_box(arena: Arena, cuts: Cuts, frame: Frame, levels: Levels, nodes: N
         return SPLIT
     fits = lay_brick(arena, cuts, frame, levels, nodes, f, b, win, own_win, memo, need)
     small = b.info[3] * b.info[5] <= levels.dense_cells
-    if (
-        not small and cut >= 0
-    ):  # a large brick is worth its compaction: first resolve all that mixes O with the moving axes
+    if cut >= 0 and not small:  # a large brick is worth its compaction: first resolve all that mixes O with other axes
         return SPLIT
     if not fits:
         return TOO_LARGE

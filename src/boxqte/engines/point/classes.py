@@ -75,10 +75,7 @@ class ClassDecider(PointDecider):
         windows: tuple[Int32Array, Int32Array] | None,
     ) -> None:
         p, grid = self.problem, self.grid
-        own, low, high, must = p.windows(points)
-        if windows is not None:
-            mine = list(p.axis_ids)
-            low, high = np.maximum(low, windows[0][:, mine]), np.minimum(high, windows[1][:, mine])
+        own, low, high, must = self._within(points, windows)
         margins = np.tile(self.bases, (len(points), 1))
         kernels.margins(p.forest, own, margins)
         ranked = np.sort(margins, axis=1)

@@ -110,6 +110,16 @@ class PointDecider:
                 list(pool.map(chunk, starts))
         return Verdicts(verdict, witness)
 
+    def _within(
+        self, points: npt.NDArray[np.int64], windows: tuple[Int32Array, Int32Array] | None
+    ) -> tuple[Int32Array, Int32Array, Int32Array, npt.NDArray[np.bool_]]:
+        """The problem's windows of the points, cut down to the given ones."""
+        own, low, high, must = self.problem.windows(points)
+        if windows is not None:
+            mine = list(self.problem.axis_ids)
+            low, high = np.maximum(low, windows[0][:, mine]), np.minimum(high, windows[1][:, mine])
+        return own, low, high, must
+
     def _decide(
         self,
         points: npt.NDArray[np.int64],
@@ -120,10 +130,7 @@ class PointDecider:
     ) -> None:
         p = self.problem
         t, fuzz, n_trees = p.thresholds, p.fuzz, len(p.forest.roots)
-        own, low, high, must = p.windows(points)
-        if windows is not None:
-            mine = list(p.axis_ids)
-            low, high = np.maximum(low, windows[0][:, mine]), np.minimum(high, windows[1][:, mine])
+        own, low, high, must = self._within(points, windows)
         margins = np.full((len(points), 1), p.base, np.int64)
         kernels.margins(p.forest, own, margins)
         F = margins[:, 0]
