@@ -58,7 +58,8 @@ class Frame(NamedTuple):
     near_hi: npt.NDArray[np.int32]
     refined_mass: npt.NDArray[np.float64]
     o_axes: npt.NDArray[np.uint64]
-    """the O axes as a bit set"""
+    s_axes: npt.NDArray[np.uint64]
+    """the O axes and the S axes as bit sets"""
 
 
 class Nodes(NamedTuple):
@@ -93,7 +94,7 @@ class Brick(NamedTuple):
     """axis -> its row index, -1 none; the z axis has row index n_rows"""
     info: npt.NDArray[np.int64]
     """[row axes, z axis or -1, sensitive combinations, rows, rows per combination, z cells, row axes fixed cell by cell, cells
-    used, trees held, whether x's own cell matters]"""
+    used, trees held, whether x's own cell matters, extreme combinations kept instead of all (0: all)]"""
     held: npt.NDArray[np.uint32]
     """row axes fixed x tree: the trees without O axes that are summed, and what fixing leaves of them"""
     shown: npt.NDArray[np.uint32]
@@ -133,10 +134,13 @@ class Brick(NamedTuple):
     sure_pos: npt.NDArray[np.uint64]
     sure_neg: npt.NDArray[np.uint64]
     """offset x row words"""
+    who_low: npt.NDArray[np.uint64]
+    who_high: npt.NDArray[np.uint64]
+    """combination x row words: where its sum is the smallest of all combinations, where the largest"""
     all_bits: npt.NDArray[np.uint64]
     twice: npt.NDArray[np.uint64]
     other: npt.NDArray[np.uint64]
-    lone: npt.NDArray[np.uint64]
+    bad: npt.NDArray[np.uint64]
     offset: npt.NDArray[np.int64]
     offset_rest: npt.NDArray[np.int64]
     weight: npt.NDArray[np.float64]

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.engines.box.jit import inlined, kernel, summing
+from boxqte.engines.box.lanes import eight_touched
 
 SMALL_MEMO, SMALL_WORDS = 1 << 15, 16  # blocks of so few words have a memory of their own, which fits the cache
 LARGE_MEMO, LARGE_WORDS = 1 << 11, 256
@@ -211,15 +212,16 @@ def erode(win: Windows, memo: Memo, top: int, words: npt.NDArray[np.uint64], at:
             table = memo.table[memo.table_at[level] :]
             low, high, mass = win.low[level], win.high[level], win.mass[level]
             total = 0.0
+            seen, clear = full, 0.0  # neighbouring windows often show the same word
             for j in range(win.n_window[level]):
                 log = 0
                 while 2 << log <= high[j] - low[j] + 1:
                     log += 1
                 word = table[log * n + low[j]] | table[log * n + high[j] + 1 - (1 << log)]
-                if word == 0:
-                    total += mass[j]
-                elif word != full:
-                    total += mass[j] * _clear_in_word(reach, last_mass, word)
+                if word != seen:
+                    seen = word
+                    clear = 1.0 if word == 0 else _clear_in_word(reach, last_mass, word)
+                total += mass[j] * clear
             memo.total[level] = total
         else:
             if level <= top + 1 and memo.halt[0] != 0:
@@ -260,76 +262,158 @@ def _sure_in_word(
     return total
 
 
+@summing
+def _bits_mass(mass: npt.NDArray[np.float64], word: np.uint64) -> float:
+    """The mass of the last axis's cells whose bit is set."""
+    total = 0.0
+    for c in range(len(mass)):
+        total += mass[c] if (word >> np.uint64(c)) & np.uint64(1) != 0 else 0.0
+    return total
+
+
 @kernel
 def mass_of(win: Windows, memo: Memo, top: int, words: npt.NDArray[np.uint64]) -> float:
     """The mass of the base cells of the row axes top.. and the last axis whose bit is set."""
     m = win.n_rows[0]
-    bit_mass = win.base_mass[m]
+    bit_mass = win.base_mass[m, : win.n_base[m]]
+    n_line = win.n_base[m - 1] if m > top else 1
     total = 0.0
-    for i in range(win.size[top]):
-        word = words[i]
-        if word == 0:
-            continue
-        part = 0.0
-        if word == win.full[0]:
-            part = 1.0
-        else:
-            for c in range(win.n_base[m]):
-                part += bit_mass[c] * np.float64((word >> np.uint64(c)) & np.uint64(1))
-        rest = i
-        for level in range(m - 1, top - 1, -1):
-            part *= win.base_mass[level, rest % win.n_base[level]]
-            rest //= win.n_base[level]
-        total += part
+    for at in range(0, win.size[top], n_line):  # along the last row axis
+        line = 0.0
+        for y in range(n_line):
+            word = words[at + y]
+            if word != 0:
+                part = 1.0 if word == win.full[0] else _bits_mass(bit_mass, word)
+                line += part * win.base_mass[m - 1, y] if m > top else part
+        if line != 0.0:
+            rest = at // n_line
+            for level in range(m - 2, top - 1, -1):
+                line *= win.base_mass[level, rest % win.n_base[level]]
+                rest //= win.n_base[level]
+            total += line
     return total
 
 
 @inlined
-def _untouched(core: npt.NDArray[np.uint64], left: np.uint64, word: np.uint64) -> np.uint64:
-    """The bits of `left` whose core holds no bit of the word."""
-    if word == 0:
-        return left
-    rest = left & ~word  # a cell lies in its own core
-    left = rest
-    while rest != 0:
-        low = rest & (~rest + np.uint64(1))
-        c = 0
-        while low >> np.uint64(c) != 1:
-            c += 1
-        if core[c] & word != 0:
-            left ^= low
-        rest ^= low
-    return left
+def _join_cores(win: Windows, level: int, source: npt.NDArray[np.uint64], target: npt.NDArray[np.uint64]) -> None:
+    """target = for every cell of a row axis the OR of the slices of its core."""
+    inner, n_base = win.size[level + 1], win.n_base[level]
+    at = 0
+    for _ in range(win.size[0] // (inner * n_base)):
+        for g in range(n_base):
+            first = at + win.core_low[level, g] * inner
+            here = target[at + g * inner : at + (g + 1) * inner]
+            slice_ = source[first : first + inner]
+            for i in range(inner):
+                here[i] = slice_[i]
+            for _ in range(win.core_low[level, g] + 1, win.core_high[level, g] + 1):
+                first += inner
+                slice_ = source[first : first + inner]
+                for i in range(inner):
+                    here[i] |= slice_[i]
+        at += n_base * inner
+
+
+@inlined
+def _cells_touched(core: npt.NDArray[np.uint64], n: int, word: np.uint64) -> np.uint64:
+    """The bits of the last axis's n cells whose core holds a bit of the word; beyond them anything."""
+    touched = np.uint64(0)
+    for c in range(0, n, 8):
+        touched |= eight_touched(core, c, word) << np.uint64(c)
+    return touched
+
+
+@inlined
+def _core_word(win: Windows, memo: Memo, row: int, words: npt.NDArray[np.uint64]) -> np.uint64:
+    """The OR of the words of all rows in the core of one."""
+    m = win.n_rows[0]
+    rest, at = row, 0
+    for level in range(m):
+        inner = win.size[level + 1]
+        g = rest // inner
+        rest -= g * inner
+        at += win.core_low[level, g] * inner
+        memo.slot[level] = win.core_high[level, g] - win.core_low[level, g]
+        memo.step[level] = 0
+    word = np.uint64(0)
+    while True:
+        word |= words[at]
+        level = m - 1
+        while level >= 0:
+            inner = win.size[level + 1]
+            if memo.step[level] < memo.slot[level]:
+                memo.step[level] += 1
+                at += inner
+                break
+            at -= memo.step[level] * inner
+            memo.step[level] = 0
+            level -= 1
+        if level < 0:
+            return word
+
+
+@inlined
+def _near_word(win: Windows, row: int, words: npt.NDArray[np.uint64]) -> np.uint64:
+    """The OR of the words of a row and of the ends of its core along each axis."""
+    word = words[row]
+    rest = row
+    for level in range(win.n_rows[0]):
+        inner = win.size[level + 1]
+        g = rest // inner
+        rest -= g * inner
+        word |= words[row + (win.core_low[level, g] - g) * inner] | words[row + (win.core_high[level, g] - g) * inner]
+    return word
 
 
 @kernel
-def clear_cores(win: Windows, memo: Memo, sure: npt.NDArray[np.uint64], sure_at: int, words: npt.NDArray[np.uint64],
-                out: npt.NDArray[np.uint64]) -> None:  # fmt: skip
-    """out = the cells of `sure` without some of those of which every window touches `words`: no x there is clear.
+def clear_cores(win: Windows, memo: Memo, cells: npt.NDArray[np.uint64], words: npt.NDArray[np.uint64]) -> bool:
+    """Take out of `cells` those whose core touches `words`: every window of a cell covers its core. Whether any is left.
 
-    Every window of a cell covers the cell's core, a product of ranges: its corners are looked at. What this leaves costs
-    time, not truth.
+    A core is a product of ranges. Most cells fall for what lies next to them; for few others the core is looked through row
+    by row, for many axis by axis.
     """
     m, n = win.n_rows[0], win.size[0]
-    corners = 1 << min(m, 5)
+    n_last = win.n_base[m]
+    rows = 0
     for i in range(n):
-        left = _untouched(win.core, sure[sure_at + i], words[i])
+        left = cells[i]
         if left != 0:
-            rest = i
-            for level in range(m):
-                inner = win.size[level + 1]
-                g = rest // inner
-                rest -= g * inner
-                memo.step[level] = (win.core_low[level, g] - g) * inner
-                memo.slot[level] = (win.core_high[level, g] - g) * inner
-            for corner in range(corners):
-                at = i
-                for level in range(m):
-                    at += memo.slot[level] if corner >> level & 1 else memo.step[level]
-                left = _untouched(win.core, left, words[at])
-                if left == 0:
-                    break
-        out[i] = left
+            left &= ~_cells_touched(win.core, n_last, words[i])
+            if left != 0:
+                left &= ~_cells_touched(win.core, n_last, _near_word(win, i, words))
+                rows += left != 0
+            cells[i] = left
+    if rows == 0:
+        return False
+    one, all_axes = 1.0, 1.0
+    for level in range(m):
+        width = 0
+        for g in range(win.n_base[level]):
+            width += win.core_high[level, g] - win.core_low[level, g] + 1
+        one *= width / win.n_base[level]
+        all_axes += width / win.n_base[level]
+    source = words[:n]
+    few = rows * (one + 4.0) < n * all_axes * 0.25
+    if not few:
+        target = memo.block[:n]  # neither the block nor the table of the top level is in use yet
+        joined = 0
+        for level in range(m):
+            wide = False
+            for g in range(win.n_base[level]):
+                wide |= win.core_low[level, g] < win.core_high[level, g]
+            if wide:
+                _join_cores(win, level, source, target)
+                source = target
+                target = memo.table[:n] if joined % 2 == 0 else memo.block[:n]
+                joined += 1
+    some = np.uint64(0)
+    for i in range(n):
+        left = cells[i]
+        if left != 0:
+            left &= ~_cells_touched(win.core, n_last, _core_word(win, memo, i, source) if few else source[i])
+            cells[i] = left
+            some |= left
+    return bool(some != 0)
 
 
 @kernel

@@ -19,51 +19,74 @@ from boxqte.engines.box.tables import write_bitmaps, write_dense
 
 
 @kernel
-def _fair_side(b: Brick, levels: Levels, win: Windows, own_win: Windows, memo: Memo, bits: npt.NDArray[np.uint64],
-               sure: npt.NDArray[np.uint64]) -> float:  # fmt: skip
-    """The mass of (s, x) that are sure and whose admissible windows are clear of `bits` (row words of one offset).
+def _fair_side(b: Brick, levels: Levels, win: Windows, own_win: Windows, memo: Memo, seen: npt.NDArray[np.uint64],
+               twice: npt.NDArray[np.uint64], own: npt.NDArray[np.uint64], sure: npt.NDArray[np.uint64]) -> float:  # fmt: skip
+    """The mass of (s, x) that are sure and whose admissible windows hold no bit (row words of one offset).
 
-    At simple levels what is not in `bits` is sure.
+    seen, twice: the bits of any and of more than one combination; own: which one has the bit where it is the only one. At
+    simple levels sure is who has no bit. The answer is all x with a clear window, without those that are not sure
+    themselves: they lie at the border, and are few.
     """
     combos, rows = b.info[2], b.info[4]
-    if combos == 1 and not b.s_single[0]:
-        if levels.simple:
-            return erode(win, memo, 0, bits, 0)
-        clear_cores(own_win, memo, sure, 0, bits, b.lone)
-        return erode_sure(own_win, win, memo, b.lone, 0, bits, 0)
-    seen, twice, other, lone = b.all_bits, b.twice, b.other, b.lone
-    for i in range(rows):
-        seen[i] = 0
-        twice[i] = 0
-    for s in range(combos):
-        for i in range(rows):
-            word = bits[s * rows + i]
-            twice[i] |= seen[i] & word
-            seen[i] |= word
+    other, bad = b.other, b.bad
+    full = win.full[0]
     total = 0.0
     common = -1.0  # erosion of what any combination sees, made once
     for s in range(combos):
-        differs = False
-        if b.s_single[s]:  # x' must take another combination: only what some other one sees counts
+        differs, some = np.uint64(0), np.uint64(0)
+        at = s * rows
+        if b.s_single[s]:  # x' must take another combination: what x's own alone sees does not count
             for i in range(rows):
-                other[i] = twice[i] | (seen[i] & ~bits[s * rows + i])
-                lone[i] = seen[i] & ~other[i]
-                differs |= lone[i] != 0
-        if differs and levels.simple:  # nobody else sees anything, without those who are in `bits` themselves
-            clear_cores(own_win, memo, lone, 0, other, lone)
-            alone = erode_sure(own_win, win, memo, lone, 0, other, 0)
-            total += b.s_mass[s] * max(erode(win, memo, 0, other, 0) - alone, 0.0)
-        elif differs:
-            clear_cores(own_win, memo, sure, s * rows, other, lone)
-            total += b.s_mass[s] * erode_sure(own_win, win, memo, lone, 0, other, 0)
-        elif levels.simple:
-            if common < 0.0:
-                common = erode(win, memo, 0, seen, 0)
-            total += b.s_mass[s] * common
+                alone = seen[i] & ~twice[i] & own[at + i]
+                differs |= alone
+                other[i] = seen[i] & ~alone
+                bad[i] = alone
+            some = differs
         else:
-            clear_cores(own_win, memo, sure, s * rows, seen, lone)
-            total += b.s_mass[s] * erode_sure(own_win, win, memo, lone, 0, seen, 0)
+            for i in range(rows):
+                other[i] = seen[i]
+        if not levels.simple:
+            for i in range(rows):
+                bad[i] = full & ~(other[i] | sure[at + i])
+                some |= bad[i]
+        clear = common
+        if differs != 0 or common < 0.0:
+            clear = erode(win, memo, 0, other, 0)
+            if differs == 0:
+                common = clear
+        if clear > 0.0 and some != 0 and clear_cores(own_win, memo, bad, other):
+            clear = max(clear - erode_sure(own_win, win, memo, bad, 0, other, 0), 0.0)
+        total += b.s_mass[s] * clear
     return total
+
+
+@inlined
+def _count_bits(b: Brick, bits: npt.NDArray[np.uint64]) -> None:
+    """b.all_bits and b.twice = the bits of any, and of more than one, combination."""
+    rows = b.info[4]
+    seen, twice = b.all_bits, b.twice
+    for i in range(rows):
+        seen[i] = bits[i]
+        twice[i] = 0
+    for s in range(1, b.info[2]):
+        at = s * rows
+        for i in range(rows):
+            word = bits[at + i]
+            twice[i] |= seen[i] & word
+            seen[i] |= word
+
+
+@kernel
+def _fair_extremes(b: Brick, levels: Levels, win: Windows, own_win: Windows, memo: Memo, neg: npt.NDArray[np.uint64]) -> float:
+    """The fair mass by the extreme sums over S: smallest, largest, and where points matter second smallest and largest."""
+    rows = b.info[4]
+    largest = b.pos[0]
+    for i in range(rows, b.info[10] * rows):
+        largest[i] = ~neg[i] & win.full[0]
+    twice = 2 * rows if b.info[10] == 4 else 0
+    return _fair_side(b, levels, win, own_win, memo, neg, neg[twice:], b.who_low, b.who_low) + _fair_side(
+        b, levels, win, own_win, memo, largest[rows:], largest[rows + twice :], b.who_high, b.who_high
+    )
 
 
 @inlined
@@ -120,24 +143,26 @@ def _measure_bitmaps(b: Brick, levels: Levels, win: Windows, own_win: Windows, m
             return
         neg = b.neg[k]
         low = 0.0
-        if levels.simple:
+        if b.info[10] > 0:
+            fair = _fair_extremes(b, levels, win, own_win, memo, neg)
+        elif levels.simple:
             pos = b.pos[0]
             for i in range(rows):
                 pos[i] = ~neg[i] & win.full[0]
-            fair = _fair_side(b, levels, win, own_win, memo, neg, pos) + _fair_side(
-                b, levels, win, own_win, memo, pos, neg
-            )
+            _count_bits(b, neg)
+            fair = _fair_side(b, levels, win, own_win, memo, b.all_bits, b.twice, neg, pos)
+            _count_bits(b, pos)
+            fair += _fair_side(b, levels, win, own_win, memo, b.all_bits, b.twice, pos, neg)
         else:
-            fair = _fair_side(b, levels, win, own_win, memo, neg, b.sure_pos[k]) + _fair_side(
-                b, levels, win, own_win, memo, b.pos[k], b.sure_neg[k]
-            )
-            sure = 0.0
+            _count_bits(b, neg)
+            fair = _fair_side(b, levels, win, own_win, memo, b.all_bits, b.twice, neg, b.sure_pos[k])
+            _count_bits(b, b.pos[k])
+            fair += _fair_side(b, levels, win, own_win, memo, b.all_bits, b.twice, b.pos[k], b.sure_neg[k])
+            unsure = b.pos[k]  # its work is done
+            for i in range(rows):
+                unsure[i] = win.full[0] & ~(b.sure_pos[k, i] | b.sure_neg[k, i])
             for s in range(combos):
-                sure += b.s_mass[s] * (
-                    mass_of(win, memo, 0, b.sure_pos[k, s * per_combo :])
-                    + mass_of(win, memo, 0, b.sure_neg[k, s * per_combo :])
-                )
-            low = max(1.0 - sure, 0.0)
+                low += b.s_mass[s] * mass_of(win, memo, 0, unsure[s * per_combo :])
         w = weights[k]
         add_mass(masses, FAIR, w * fair)
         add_mass(masses, LOW, w * low)
@@ -176,7 +201,7 @@ def measure_shape(b: Brick, levels: Levels, win: Windows, own_win: Windows, memo
     counts[3] += 1
     at = 0
     while at < n:
-        if (n - at) * rk.size[3] >= rk.size[2]:
+        if (n - at) * rk.size[3] >= rk.size[2] and b.info[10] < 4:
             size = min(MOST_RANKS, n - at)
             measure_ranks(
                 b,

@@ -459,6 +459,14 @@ def measure_ranks(b: Brick, levels: Levels, win: Windows, rk: Ranks, table: npt.
     for k in range(n):
         rk.cumulated[k + 1] = rk.cumulated[k] + weights[k]
     whole = rk.cumulated[n]
+    if b.info[10] > 0:  # the smallest and the largest sum over S are all there is
+        rank_cells(table[:cells], offsets, levels.neg, b.info[5], rk.all_high)
+        rank_cells(table[cells : 2 * cells], offsets, levels.neg, b.info[5], rk.all_low)
+        bad = _spread(rk, _windows(b, win, rk, rk.all_low, rk.all_high))
+        masses[0] = max(whole - bad, 0.0)
+        masses[1] = bad
+        masses[2] = 0.0
+        return
     rank_cells(table, offsets, levels.neg, b.info[5], rk.neg)
     pos, sure_neg, sure_pos = rk.neg, rk.neg, rk.neg
     if not levels.simple:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from boxqte.engines.box.brick import Z_BIT, Brick, Frame, Levels
+from boxqte.engines.box.brick import ROLE_S, Z_BIT, Brick, Frame, Levels
 from boxqte.engines.box.jit import inlined, kernel
+from boxqte.engines.box.lanes import eight_at_most
 from boxqte.engines.box.records import FULL, Arena, Cuts, residue_of, restrict
 
 NOTHING = np.uint32(0xFFFFFFFE)
@@ -162,9 +163,14 @@ def _add_tree(arena: Arena, cuts: Cuts, frame: Frame, b: Brick, tree: np.uint32,
 
 
 @kernel
-def fill_table(arena: Arena, cuts: Cuts, frame: Frame, b: Brick, tree: np.uint32, cells: npt.NDArray[np.int64]) -> None:
-    """Add the tree to a table over all moving axes of the brick."""
+def fill_table(arena: Arena, cuts: Cuts, frame: Frame, b: Brick, tree: np.uint32, wide: bool,
+               cells: npt.NDArray[np.int64]) -> None:  # fmt: skip
+    """Add the tree to a table over all moving axes of the brick (not wide: over those of E only)."""
     mask = (1 << b.info[0]) - 1
+    if not wide:
+        for i in range(b.info[0]):
+            if frame.role[b.row_axis[i]] == ROLE_S:
+                mask ^= 1 << i
     if b.info[1] >= 0:
         mask |= Z_BIT
     _add_tree(arena, cuts, frame, b, tree, 1, mask, 0, cells, b.rests, False)
@@ -392,31 +398,28 @@ def _write_exact_row(b: Brick, levels: Levels, row: int, here: np.int64, here_re
 
 
 @inlined
-def _write_word(b: Brick, levels: Levels, line: npt.NDArray[np.int64], bit: npt.NDArray[np.int64], total: int, k: int,
+def _all_bits(n: int) -> np.uint64:
+    return ~np.uint64(0) >> np.uint64(64 - n)
+
+
+@inlined
+def _at_most(cells: npt.NDArray[np.int64], at: int, n: int, limit: int) -> np.uint64:
+    """A bit for each of n cells from `at` on: set where the cell is at most the limit. Beyond them anything."""
+    word = np.uint64(0)
+    for z in range(0, n, 8):
+        word |= eight_at_most(cells, at + z, limit) << np.uint64(z)
+    return word
+
+
+@inlined
+def _write_word(b: Brick, levels: Levels, cells: npt.NDArray[np.int64], at: int, n: int, full: np.uint64, total: int, k: int,
                 row: int) -> None:  # fmt: skip
-    """The signs of total + line: one word of every bitmap of offset k."""
-    limit = levels.neg - total + 1
-    word = np.int64(0)
-    for z in range(len(line)):  # the sign of line - limit, spread over the word: set where F <= neg
-        word |= ((line[z] - limit) >> 63) & bit[z]
-    b.neg[k, row] = np.uint64(word)
-    if levels.simple:
-        return
-    word = np.int64(0)
-    limit = levels.pos - total
-    for z in range(len(line)):
-        word |= ~((line[z] - limit) >> 63) & bit[z]
-    b.pos[k, row] = np.uint64(word)
-    word = np.int64(0)
-    limit = levels.conf_pos - total
-    for z in range(len(line)):
-        word |= ~((line[z] - limit) >> 63) & bit[z]
-    b.sure_pos[k, row] = np.uint64(word)
-    word = np.int64(0)
-    limit = levels.conf_neg - total + 1
-    for z in range(len(line)):
-        word |= ((line[z] - limit) >> 63) & bit[z]
-    b.sure_neg[k, row] = np.uint64(word)
+    """The signs of total + cells[at:at+n]: one word of every bitmap of offset k."""
+    b.neg[k, row] = _at_most(cells, at, n, levels.neg - total) & full
+    if not levels.simple:
+        b.pos[k, row] = ~_at_most(cells, at, n, levels.pos - 1 - total) & full
+        b.sure_pos[k, row] = ~_at_most(cells, at, n, levels.conf_pos - 1 - total) & full
+        b.sure_neg[k, row] = _at_most(cells, at, n, levels.conf_neg - total) & full
 
 
 @kernel
@@ -437,7 +440,8 @@ def _write_rows(b: Brick, levels: Levels, level: int, row: int, offsets: npt.NDA
         else:
             column = at
     n_y = b.group_n[b.row_axis[level]] if level < b.info[0] else 1
-    line, bit = b.line[:n_z], b.bit[:n_z]
+    line = b.line
+    full = _all_bits(n_z)
     constant = cells[scalar] if scalar >= 0 else np.int64(0)
     for y in range(n_y):
         here = constant + (cells[column + y] if column >= 0 else np.int64(0))
@@ -462,15 +466,14 @@ def _write_rows(b: Brick, levels: Levels, level: int, row: int, offsets: npt.NDA
             _write_exact_row(b, levels, row + y, here, rest, offsets, rests, n)
             continue
         for k in range(n):
-            _write_word(b, levels, line, bit, here + offsets[k], k, row + y)
+            _write_word(b, levels, line, 0, n_z, full, here + offsets[k], k, row + y)
 
 
 @kernel
 def write_dense(b: Brick, levels: Levels, table: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]) -> None:
-    """The signs of a table over all moving axes, for every offset."""
+    """The signs of a table over all moving axes (or of the extremes over S), for every offset."""
     n_z = b.info[5]
-    bit = b.bit[:n_z]
-    for row in range(b.info[3]):
-        line = table[row * n_z : (row + 1) * n_z]
-        for k in range(len(offsets)):
-            _write_word(b, levels, line, bit, offsets[k], k, row)
+    full = _all_bits(n_z)
+    for k in range(len(offsets)):
+        for row in range(len(table) // n_z):
+            _write_word(b, levels, table, row * n_z, n_z, full, offsets[k], k, row)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from boxqte.engines.box.brick import ROLE_O, Brick, Frame, Levels, Nodes
 from boxqte.engines.box.erosion import Memo, Windows
 from boxqte.engines.box.jit import inlined, kernel
+from boxqte.engines.box.lanes import LANES, eight_equal
 from boxqte.engines.box.measure import measure_shape, one_kind
 from boxqte.engines.box.ranks import Ranks
 from boxqte.engines.box.records import FULL, Arena, Cuts, restrict
@@ -38,16 +39,18 @@ class Walk(NamedTuple):
     most: npt.NDArray[np.int64]
     """tree -> bounds of the sum of this and all later trees"""
     shape: npt.NDArray[np.int64]
-    """[trees, mixed trees, nodes, tables, cells of a table]"""
+    """[trees, mixed trees, mixed trees that test S, tables, cells of a sum, cells of one combination, where the extremes are]"""
     tree: npt.NDArray[np.uint32]
-    """table -> the residual tree it holds"""
+    table_at: npt.NDArray[np.int64]
+    table_wide: npt.NDArray[np.bool_]
+    """table -> the residual tree it holds, where it begins, whether it spans S or is the same for every combination"""
     table_least: npt.NDArray[np.int64]
     table_most: npt.NDArray[np.int64]
     """table -> its smallest and largest cell"""
     todo: npt.NDArray[np.uint32]
     todo_node: npt.NDArray[np.int32]
     dense: npt.NDArray[np.int64]
-    """tables: first the sums after 0, 1, ... mixed trees, then the leaves' own"""
+    """tables: first the sums after 0, 1, ... mixed trees, then the extremes over S, then the leaves' own"""
     sum_at: npt.NDArray[np.int64]
     constant: npt.NDArray[np.int64]
     smallest: npt.NDArray[np.int64]
@@ -86,26 +89,30 @@ def _first_o_cut(arena: Arena, cuts: Cuts, frame: Frame, tree: np.uint32, todo: 
 
 
 @kernel
-def lay_walk(arena: Arena, cuts: Cuts, frame: Frame, nodes: Nodes, f: int, b: Brick, walk: Walk,
+def lay_walk(arena: Arena, cuts: Cuts, frame: Frame, levels: Levels, nodes: Nodes, f: int, b: Brick, walk: Walk,
              need: npt.NDArray[np.int64]) -> int:  # fmt: skip
     """Write the brick's trees as decision trees over O with tables at their leaves."""
-    cells = b.info[2] * b.info[4] * b.info[5]
-    n_nodes, n_tables, n_trees, n_mixed = 0, 0, 0, 0
+    single = b.info[4] * b.info[5]
+    cells = b.info[2] * single
+    n_nodes, n_tables, n_trees, n_mixed, n_wide = 0, 0, 0, 0, 0
     plain = nodes.constant[f]
-    for kind in range(2):  # mixed trees first
+    for kind in range(3):  # mixed trees first, those that test S before the others
         for t in range(nodes.n_trees[f]):
             tree = nodes.trees[f, t]
-            over_o, over_rest = False, False
+            over_o, over_s, over_e = False, False, False
             for w in range(len(frame.o_axes)):
-                over_o |= (arena.axes[tree, w] & frame.o_axes[w]) != 0
-                over_rest |= (arena.axes[tree, w] & ~frame.o_axes[w]) != 0
-            if not over_o or over_rest != (kind == 0):
+                axes = arena.axes[tree, w]
+                over_o |= (axes & frame.o_axes[w]) != 0
+                over_s |= (axes & frame.s_axes[w]) != 0
+                over_e |= (axes & ~(frame.o_axes[w] | frame.s_axes[w])) != 0
+            if not over_o or kind != (0 if over_s else 1 if over_e else 2):
                 continue
             walk.root[n_trees] = n_nodes
             walk.least[n_trees] = arena.record[tree]["min"]
             walk.most[n_trees] = arena.record[tree]["max"]
             n_trees += 1
-            n_mixed += kind == 0
+            n_mixed += kind < 2
+            n_wide += kind == 0
             walk.todo[0] = tree
             walk.todo_node[0] = n_nodes
             n_nodes += 1
@@ -151,29 +158,48 @@ def lay_walk(arena: Arena, cuts: Cuts, frame: Frame, nodes: Nodes, f: int, b: Br
         walk.most[t] += walk.most[t + 1]
     walk.least[n_trees] = 0
     walk.most[n_trees] = 0
-    need[7] = (n_mixed + 1 + n_tables) * cells
-    if need[7] > len(walk.dense):
+    kept = 0  # at simple levels windows see the extremes over S only
+    if levels.simple and b.info[2] > (4 if b.info[9] else 2):
+        kept = 4 if b.info[9] else 2
+    b.info[10] = kept
+    extremes = (n_mixed + 1) * cells
+    at = extremes + kept * single
+    for i in range(n_tables):
+        walk.table_wide[i] = False
+        for w in range(len(frame.s_axes)):
+            walk.table_wide[i] |= (arena.axes[walk.tree[i], w] & frame.s_axes[w]) != 0
+        walk.table_at[i] = at
+        at += cells if walk.table_wide[i] else single
+    need[7] = at + single
+    if need[7] + LANES > len(walk.dense):
         return NO_TABLES
-    sums = walk.dense[:cells]
+    sums, narrow = walk.dense[:cells], walk.dense[at : at + single]
     for c in range(cells):
         sums[c] = 0
+    for c in range(single):
+        narrow[c] = 0
     for t in range(nodes.n_trees[f]):
         tree = nodes.trees[f, t]
-        over_o = False
+        over_o, over_s = False, False
         for w in range(len(frame.o_axes)):
             over_o |= (arena.axes[tree, w] & frame.o_axes[w]) != 0
+            over_s |= (arena.axes[tree, w] & frame.s_axes[w]) != 0
         if not over_o:
-            fill_table(arena, cuts, frame, b, tree, sums)
+            fill_table(arena, cuts, frame, b, tree, over_s, sums if over_s else narrow)
+    for s in range(b.info[2]):
+        part = sums[s * single : (s + 1) * single]
+        for c in range(single):
+            part[c] += narrow[c]
     for i in range(n_tables):
-        at = (n_mixed + 1 + i) * cells
-        table = walk.dense[at : at + cells]
-        for c in range(cells):
+        begin = walk.table_at[i]
+        table = walk.dense[begin : begin + (cells if walk.table_wide[i] else single)]
+        for c in range(len(table)):
             table[c] = 0
-        fill_table(arena, cuts, frame, b, walk.tree[i], table)
+        fill_table(arena, cuts, frame, b, walk.tree[i], walk.table_wide[i], table)
         walk.table_least[i] = arena.record[walk.tree[i]]["min"]
         walk.table_most[i] = arena.record[walk.tree[i]]["max"]
-    walk.shape[0], walk.shape[1], walk.shape[2] = n_trees, n_mixed, n_nodes
-    walk.shape[3], walk.shape[4] = n_tables, cells
+    walk.shape[0], walk.shape[1], walk.shape[2] = n_trees, n_mixed, n_wide
+    walk.shape[3], walk.shape[4], walk.shape[5], walk.shape[6] = n_tables, cells, single, extremes
     walk.sum_at[0] = 0
     walk.constant[0] = plain
     smallest, largest = sums[0], sums[0]
@@ -188,24 +214,68 @@ def lay_walk(arena: Arena, cuts: Cuts, frame: Frame, nodes: Nodes, f: int, b: Br
 
 
 @kernel
-def _add_table(walk: Walk, t: int, table: int) -> None:
+def _add_table(b: Brick, walk: Walk, t: int, table: int) -> None:
     """The sum after tree t, whose walk ended at a leaf with this table."""
     cells = walk.shape[4]
-    begin = walk.sum_at[t]
-    old = walk.dense[begin : begin + cells]
-    begin = (walk.shape[1] + 1 + table) * cells
-    add = walk.dense[begin : begin + cells]
-    begin = (t + 1) * cells
-    new = walk.dense[begin : begin + cells]
-    smallest, largest = old[0] + add[0], old[0] + add[0]
-    for c in range(cells):
-        value = old[c] + add[c]
-        new[c] = value
-        smallest = min(smallest, value)
-        largest = max(largest, value)
-    walk.sum_at[t + 1] = begin
+    if t >= walk.shape[2] and b.info[10] > 0:
+        cells = b.info[10] * walk.shape[5]
+    size = cells if walk.table_wide[table] else walk.shape[5]
+    begin = walk.table_at[table]
+    add = walk.dense[begin : begin + size]
+    old_at, new_at = walk.sum_at[t], (t + 1) * walk.shape[4]
+    smallest, largest = walk.dense[old_at] + add[0], walk.dense[old_at] + add[0]
+    for part in range(0, cells, size):
+        old = walk.dense[old_at + part : old_at + part + size]
+        new = walk.dense[new_at + part : new_at + part + size]
+        for c in range(size):
+            value = old[c] + add[c]
+            new[c] = value
+            smallest = min(smallest, value)
+            largest = max(largest, value)
+    walk.sum_at[t + 1] = new_at
     walk.smallest[t + 1] = smallest
     walk.largest[t + 1] = largest
+
+
+@kernel
+def _keep_extremes(b: Brick, walk: Walk) -> None:
+    """All trees that test S are walked: of the sums over S only the extremes are needed, and where points matter who has them."""
+    single = walk.shape[5]
+    begin, to = walk.sum_at[walk.shape[2]], walk.shape[6]
+    low, high = walk.dense[to : to + single], walk.dense[to + single : to + 2 * single]
+    one, two = walk.dense[begin : begin + single], walk.dense[begin + single : begin + 2 * single]
+    points = b.info[10] == 4
+    second_low, second_high = low, high
+    if points:
+        second_low, second_high = walk.dense[to + 2 * single : to + 3 * single], walk.dense[to + 3 * single : to + 4 * single]
+        for c in range(single):
+            second_low[c] = max(one[c], two[c])
+            second_high[c] = min(one[c], two[c])
+    for c in range(single):
+        low[c] = min(one[c], two[c])
+        high[c] = max(one[c], two[c])
+    for s in range(2, b.info[2]):
+        sums = walk.dense[begin + s * single : begin + (s + 1) * single]
+        if points:
+            for c in range(single):
+                second_low[c] = min(second_low[c], max(low[c], sums[c]))
+                second_high[c] = max(second_high[c], min(high[c], sums[c]))
+        for c in range(single):
+            low[c] = min(low[c], sums[c])
+            high[c] = max(high[c], sums[c])
+    walk.sum_at[walk.shape[2]] = to
+    if points:
+        rows, n_z = b.info[4], b.info[5]
+        for s in range(b.info[2]):
+            if b.s_single[s]:
+                for i in range(rows):
+                    least, most = np.uint64(0), np.uint64(0)
+                    for z in range(0, n_z, LANES):
+                        at = begin + s * single + i * n_z + z
+                        least |= eight_equal(walk.dense, at, walk.dense, to + i * n_z + z) << np.uint64(z)
+                        most |= eight_equal(walk.dense, at, walk.dense, to + single + i * n_z + z) << np.uint64(z)
+                    b.who_low[s * rows + i] = least
+                    b.who_high[s * rows + i] = most
 
 
 @inlined
@@ -237,7 +307,10 @@ def _mass(walk: Walk) -> float:
 def walk_brick(cuts: Cuts, frame: Frame, levels: Levels, b: Brick, win: Windows, own_win: Windows, memo: Memo,
                rk: Ranks, walk: Walk, masses: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]) -> None:  # fmt: skip
     """Walk all trees in every way; measure every shape with all of its offsets."""
-    n_trees, n_mixed, cells = walk.shape[0], walk.shape[1], walk.shape[4]
+    n_trees, n_mixed, n_wide = walk.shape[0], walk.shape[1], walk.shape[2]
+    cells = b.info[10] * walk.shape[5] if b.info[10] > 0 else walk.shape[4]
+    if b.info[10] > 0 and n_wide == 0:
+        _keep_extremes(b, walk)
     t = 0
     node = walk.root[0]
     depth = 0
@@ -272,7 +345,7 @@ def walk_brick(cuts: Cuts, frame: Frame, levels: Levels, b: Brick, win: Windows,
                 kind = one_kind(levels, low, high)
                 if kind < 0 and table >= 0:
                     counts[1] += 1
-                    _add_table(walk, t, table)
+                    _add_table(b, walk, t, table)
                     low = walk.constant[t] + walk.value[node] + walk.least[t + 1] + walk.smallest[t + 1]
                     high = walk.constant[t] + walk.value[node] + walk.most[t + 1] + walk.largest[t + 1]
                     kind = one_kind(levels, low, high)
@@ -285,7 +358,10 @@ def walk_brick(cuts: Cuts, frame: Frame, levels: Levels, b: Brick, win: Windows,
                 if kind >= 0:
                     add_mass(masses, kind, _mass(walk))
                     going = False
-                elif t < n_trees:
+                    continue
+                if t == n_wide and b.info[10] > 0:
+                    _keep_extremes(b, walk)
+                if t < n_trees:
                     node = walk.root[t]
                 continue
             axis = cuts.axis[cut]

@@ -368,11 +368,12 @@ def _settle_box(arena: Arena, cuts: Cuts, frame: Frame, levels: Levels, nodes: N
     if small and levels.fuzz == 0:
         if not lay_ranks(b, own_win if b.info[9] else win, rk, need):
             return TOO_LARGE
-        status = lay_walk(arena, cuts, frame, nodes, f, b, walk, need)
+        status = lay_walk(arena, cuts, frame, levels, nodes, f, b, walk, need)
         if status != LAID:
             return OUT_OF_ROOM if status == NO_RECORDS else TOO_LARGE
         walk_brick(cuts, frame, levels, b, win, own_win, memo, rk, walk, own, counts)
         return DONE
+    b.info[10] = 0
     clear_tables(b, levels)
     if not _resolve(arena, cuts, frame, levels, nodes, f, b, win, own_win, memo, own, counts):
         return OUT_OF_ROOM

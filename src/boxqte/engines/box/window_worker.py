@@ -136,7 +136,6 @@ class WindowWorker:
         bitmaps = max(1, min(BITMAPS, BITMAP_WORDS // self.rows))
         simple = self.levels.simple
         sides = 1 if simple else bitmaps
-        extra = self.rows if combinations > 1 or self.levels.points else 1
         depth = 2 * max(p.grid.ensemble.depth(), 1) + 4
         self.brick = Brick(
             active=np.zeros((n_cuts + 63) // 64, np.uint64),
@@ -147,7 +146,7 @@ class WindowWorker:
             group_at=np.zeros(n_cuts, np.int32),
             row_axis=np.zeros(n_axes, np.int32),
             row_of=np.zeros(n_axes, np.int32),
-            info=np.zeros(10, np.int64),
+            info=np.zeros(11, np.int64),
             held=np.zeros((n_levels, len(p.roots)), np.uint32),
             shown=np.zeros(len(p.roots), np.uint32),
             stand=np.zeros(n_levels, np.int64),
@@ -178,10 +177,12 @@ class WindowWorker:
             pos=np.zeros((sides, self.rows), np.uint64),
             sure_pos=np.zeros((sides, 1 if simple else self.rows), np.uint64),
             sure_neg=np.zeros((sides, 1 if simple else self.rows), np.uint64),
-            all_bits=np.zeros(extra, np.uint64),
-            twice=np.zeros(extra, np.uint64),
-            other=np.zeros(extra, np.uint64),
-            lone=np.zeros(extra if simple else self.rows, np.uint64),
+            who_low=np.zeros(self.rows if simple and self.levels.points else 1, np.uint64),
+            who_high=np.zeros(self.rows if simple and self.levels.points else 1, np.uint64),
+            all_bits=np.zeros(self.rows, np.uint64),
+            twice=np.zeros(self.rows, np.uint64),
+            other=np.zeros(self.rows, np.uint64),
+            bad=np.zeros(self.rows, np.uint64),
             offset=np.zeros(OFFSETS, np.int64),
             offset_rest=np.zeros(OFFSETS, np.int64),
             weight=np.zeros(OFFSETS),
@@ -273,7 +274,7 @@ class WindowWorker:
             one=np.zeros((n_axes + 3, most_windows), np.uint64),
             two=np.zeros((n_axes + 3, most_windows), np.uint64),
             cumulated=np.zeros(MOST_RANKS + 1),
-            size=np.array([0, 0, 0, 0, int(__import__("os").environ.get("FAC", "100"))], np.int64),
+            size=np.zeros(4, np.int64),
             masses=np.zeros(3),
         )
         self.walk = Walk(
@@ -284,13 +285,15 @@ class WindowWorker:
             root=np.zeros(trees + 1, np.int32),
             least=np.zeros(trees + 1, np.int64),
             most=np.zeros(trees + 1, np.int64),
-            shape=np.zeros(5, np.int64),
+            shape=np.zeros(7, np.int64),
             tree=np.zeros(nodes, np.uint32),
+            table_at=np.zeros(nodes, np.int64),
+            table_wide=np.zeros(nodes, np.bool_),
             table_least=np.zeros(nodes, np.int64),
             table_most=np.zeros(nodes, np.int64),
             todo=np.zeros(nodes, np.uint32),
             todo_node=np.zeros(nodes, np.int32),
-            dense=np.zeros(dense, np.int64),
+            dense=np.zeros(dense + LANE, np.int64),  # signs are read eight cells at a time, the last ones beyond the end
             sum_at=np.zeros(trees + 1, np.int64),
             constant=np.zeros(trees + 1, np.int64),
             smallest=np.zeros(trees + 1, np.int64),
@@ -385,8 +388,9 @@ def rounding_bound(problem: Problem) -> Fraction:
     cells = int(problem.axes.n_cells.sum())
     # twice: the unfair mass is what the other two leave of a box, so it carries the errors of both
     # and once for every offset of a shape: ranks look their weights up in a prefix sum
-    # and twice again where x' must leave x's own combination: who is alone is taken from the erosion of the others
-    roundings = (4 if _points_matter(problem) else 2) * (refined + cells + 16 * problem.n_axes + 2 * MOST_RANKS + 128)
+    # and twice again where x's own cell matters: who is not sure is taken from all whose window is clear
+    simple = problem.grid.thresholds.all_confident and not _points_matter(problem)
+    roundings = (2 if simple else 4) * (refined + cells + 16 * problem.n_axes + 2 * MOST_RANKS + 128)
     return Fraction(101, 100) * roundings / 2**53 + Fraction(1, 2**1000)
 
 
@@ -404,8 +408,11 @@ def _frame(problem: Problem) -> Frame:
     most = max((len(axis.refined) for axis in axes), default=1)
     role = np.array([ROLE_S if a.sensitive else ROLE_E if a.moves else ROLE_O for a in axes], np.int8)
     o_axes = np.zeros((problem.n_axes + 63) // 64 or 1, np.uint64)
+    s_axes = np.zeros_like(o_axes)
     for i in np.flatnonzero(role == ROLE_O).tolist():
         o_axes[i >> 6] |= np.uint64(1 << (i & 63))
+    for i in np.flatnonzero(role == ROLE_S).tolist():
+        s_axes[i >> 6] |= np.uint64(1 << (i & 63))
     return Frame(
         role=role,
         chain=problem.axes.chain,
@@ -418,6 +425,7 @@ def _frame(problem: Problem) -> Frame:
         near_hi=_padded([a.near_hi for a in axes], most, np.int32),
         refined_mass=_padded([[float(m) for m in a.refined_masses] for a in axes], most, np.float64),
         o_axes=o_axes,
+        s_axes=s_axes,
     )
 
 
