@@ -349,7 +349,7 @@ def _core_word(win: Windows, memo: Memo, row: int, words: npt.NDArray[np.uint64]
             memo.step[level] = 0
             level -= 1
         if level < 0:
-            return word
+            return word  # type: ignore[no-any-return]
 
 
 @inlined
@@ -362,7 +362,7 @@ def _near_word(win: Windows, row: int, words: npt.NDArray[np.uint64]) -> np.uint
         g = rest // inner
         rest -= g * inner
         word |= words[row + (win.core_low[level, g] - g) * inner] | words[row + (win.core_high[level, g] - g) * inner]
-    return word
+    return word  # type: ignore[no-any-return]
 
 
 @kernel

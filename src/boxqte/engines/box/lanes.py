@@ -1,4 +1,4 @@
-"""Eight cells at a time: a comparison of a vector whose outcome is a byte of bits.
+"""Words and their bits: eight cells compared at a time, the outcome a byte of bits; the first bit of a word.
 
 LLVM turns the bits of a vector comparison into one move where the processor has one, and into a few instructions elsewhere;
 from a loop over cells it does not find that by itself.
@@ -13,6 +13,11 @@ from numba.core import types
 from numba.extending import intrinsic
 
 LANES = 8
+
+
+def _primitive(build: Any) -> Any:
+    """numba's intrinsic, without a type: kernels call it with the arguments that follow `typing`."""
+    return intrinsic(build)
 
 
 def _vector(builder: Any, scalar: Any, kind: Any) -> Any:
@@ -34,7 +39,7 @@ def _bits(builder: Any, outcome: Any) -> Any:
     return builder.zext(builder.bitcast(outcome, ir.IntType(LANES)), ir.IntType(64))
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@_primitive
 def eight_at_most(typing: Any, array: Any, index: Any, limit: Any) -> Any:
     """Bit i says whether array[index + i] <= limit, for i = 0..7. All eight must lie in the array's memory."""
 
@@ -46,7 +51,7 @@ def eight_at_most(typing: Any, array: Any, index: Any, limit: Any) -> Any:
     return types.uint64(array, types.int64, types.int64), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@_primitive
 def eight_equal(typing: Any, array: Any, index: Any, other: Any, other_index: Any) -> Any:
     """Bit i says whether array[index + i] == other[other_index + i], for i = 0..7. All of them must lie in memory."""
 
@@ -59,7 +64,7 @@ def eight_equal(typing: Any, array: Any, index: Any, other: Any, other_index: An
     return types.uint64(array, types.int64, other, types.int64), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@_primitive
 def eight_touched(typing: Any, array: Any, index: Any, word: Any) -> Any:
     """Bit i says whether array[index + i] & word != 0, for i = 0..7. All eight must lie in the array's memory."""
 
@@ -70,3 +75,13 @@ def eight_touched(typing: Any, array: Any, index: Any, word: Any) -> Any:
         return _bits(builder, builder.icmp_signed("!=", met, ir.Constant(kind, [0] * LANES)))
 
     return types.uint64(array, types.int64, types.uint64), generate
+
+
+@_primitive
+def first_bit(typing: Any, word: Any) -> Any:
+    """The index of the lowest bit that is set; the word must not be 0."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.uint64(types.uint64), generate

@@ -77,7 +77,9 @@ def _count_bits(b: Brick, bits: npt.NDArray[np.uint64]) -> None:
 
 
 @kernel
-def _fair_extremes(b: Brick, levels: Levels, win: Windows, own_win: Windows, memo: Memo, neg: npt.NDArray[np.uint64]) -> float:
+def _fair_extremes(
+    b: Brick, levels: Levels, win: Windows, own_win: Windows, memo: Memo, neg: npt.NDArray[np.uint64]
+) -> float:
     """The fair mass by the extreme sums over S: smallest, largest, and where points matter second smallest and largest."""
     rows = b.info[4]
     largest = b.pos[0]

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from boxqte.engines.box.brick import ROLE_O, Brick, Frame, Levels, Nodes
 from boxqte.engines.box.erosion import Memo, Windows
 from boxqte.engines.box.jit import inlined, kernel
-from boxqte.engines.box.lanes import LANES, eight_equal
+from boxqte.engines.box.lanes import LANES, eight_equal, first_bit
 from boxqte.engines.box.measure import measure_shape, one_kind
 from boxqte.engines.box.ranks import Ranks
 from boxqte.engines.box.records import FULL, Arena, Cuts, restrict
@@ -247,7 +247,10 @@ def _keep_extremes(b: Brick, walk: Walk) -> None:
     points = b.info[10] == 4
     second_low, second_high = low, high
     if points:
-        second_low, second_high = walk.dense[to + 2 * single : to + 3 * single], walk.dense[to + 3 * single : to + 4 * single]
+        second_low, second_high = (
+            walk.dense[to + 2 * single : to + 3 * single],
+            walk.dense[to + 3 * single : to + 4 * single],
+        )
         for c in range(single):
             second_low[c] = max(one[c], two[c])
             second_high[c] = min(one[c], two[c])
@@ -286,12 +289,9 @@ def _narrow(cuts: Cuts, frame: Frame, walk: Walk, cut: int, yes: bool) -> None:
     for w in range(walk.domain.shape[1]):
         word = walk.domain[axis, w] & (cuts.mask[cut, w] if yes else ~cuts.mask[cut, w])
         walk.domain[axis, w] = word
-        c = w << 6
-        while word:
-            if word & np.uint64(1):
-                mass += frame.mass[axis, c]
-            word >>= np.uint64(1)
-            c += 1
+        while word != 0:
+            mass += frame.mass[axis, np.uint64(w << 6) + first_bit(word)]
+            word &= word - np.uint64(1)
     walk.axis_mass[axis] = mass
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from boxqte.engines.box.brick import ROLE_O, Brick, Frame, Levels, Nodes, lay_brick
 from boxqte.engines.box.erosion import Memo, Windows
 from boxqte.engines.box.jit import inlined, kernel
+from boxqte.engines.box.lanes import first_bit
 from boxqte.engines.box.measure import measure_held, one_kind
 from boxqte.engines.box.ranks import Ranks, lay_ranks
 from boxqte.engines.box.records import FULL, Arena, Cuts, known_move, make, make_leaf, residue_of, restrict
@@ -53,9 +54,9 @@ def narrow_box(cuts: Cuts, frame: Frame, nodes: Nodes, f: int, cut: int, side: i
         keep = cuts.mask[cut, w] if side == 1 else ~cuts.mask[cut, w]
         held = nodes.domain[f, axis, w] & keep
         nodes.domain[f, axis, w] = held
-        for c in range(min(64, frame.n_cells[axis] - (w << 6))):
-            if (held >> np.uint64(c)) & np.uint64(1):
-                mass += frame.mass[axis, (w << 6) + c]
+        while held != 0:
+            mass += frame.mass[axis, np.uint64(w << 6) + first_bit(held)]
+            held &= held - np.uint64(1)
     nodes.axis_mass[f, axis] = mass
 
 

@@ -293,7 +293,9 @@ class WindowWorker:
             table_most=np.zeros(nodes, np.int64),
             todo=np.zeros(nodes, np.uint32),
             todo_node=np.zeros(nodes, np.int32),
-            dense=np.zeros(dense + LANE, np.int64),  # signs are read eight cells at a time, the last ones beyond the end
+            dense=np.zeros(
+                dense + LANE, np.int64
+            ),  # signs are read eight cells at a time, the last ones beyond the end
             sum_at=np.zeros(trees + 1, np.int64),
             constant=np.zeros(trees + 1, np.int64),
             smallest=np.zeros(trees + 1, np.int64),
