@@ -24,6 +24,7 @@ from boxqte.errors import EngineError
 from boxqte.result import Decided, Status
 
 IN_FLIGHT = 2  # batches a thread of the cluster: one runs, one waits at the door
+LONGER = 8  # a batch costs the client and the scheduler some milliseconds, so it is so many times as long as a local one
 ATTEMPTS = 20  # so many deaths of processes a batch may meet; each is counted only after Dask has tried by itself
 
 
@@ -53,6 +54,16 @@ def connect(address: str) -> Any:
         return distributed.Client(address, timeout=10)
     except (OSError, ValueError, TimeoutError) as error:
         raise EngineError(f"--dask {address}: no scheduler answers there: {str(error).splitlines()[0]}") from None
+
+
+def longer_batches(options: Any) -> Any:
+    """The box engine's options on a cluster."""
+    return replace(
+        options,
+        batch=LONGER * options.batch,
+        call_nodes=LONGER * options.call_nodes,
+        call_work=LONGER * options.call_work,
+    )
 
 
 def _distributed() -> Any:

@@ -77,11 +77,13 @@ class Box:
         self.client = client
 
     def run(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
+        self.settings = self.options
         if self.client is not None:
             from boxqte.engines.box import cluster
 
             notes = bool(self.observers) or self.recorder is not None
-            spec = cluster.Spec(grid, self.options, notes, limits.memory_limit)
+            self.settings = cluster.longer_batches(self.options)
+            spec = cluster.Spec(grid, self.settings, notes, limits.memory_limit)
             self.drive = cluster.drive_on(self.client, spec)
         try:
             if not grid.ensemble.is_binary:
@@ -100,7 +102,7 @@ class Box:
 
         p = problem.compile_problem(grid)
         roots = exchange_worker.root_boxes(p) if self.roots is None else self.roots(p)
-        o = self.options
+        o = self.settings
 
         def make_worker() -> exchange_worker.ExchangeWorker:
             return exchange_worker.ExchangeWorker(
@@ -154,7 +156,7 @@ class Box:
             watch,
             rounding=classes.class_rounding_bound(worker),
             batch=classes.FRONTIER,
-            call_nodes=self.options.call_nodes,
+            call_nodes=self.settings.call_nodes,
         )
         return replace(outcome, rounding_ambiguous=None)  # not computed here
 
@@ -170,7 +172,7 @@ class Box:
                 "64-bit numbers; use engine 'exhaustive'"
             )
         roots = exchange_worker.root_boxes(p) if self.roots is None else self.roots(p)
-        o = self.options
+        o = self.settings
         room = (limits.memory_limit or driver.half_of_memory()) // limits.workers
 
         def make_worker() -> window_worker.WindowWorker:
