@@ -17,9 +17,10 @@ from boxqte.engines.exhaustive import Exhaustive, class_verdicts
 from boxqte.engines.point import FAIR, LOW, UNFAIR, point_decider
 from boxqte.engines.point.classes import class_counterexample, exact_margins
 from boxqte.engines.sample.engine import Sample, SampleOptions
-from boxqte.errors import ModelError, PropertyError
+from boxqte.errors import EngineError, ModelError, PropertyError
 from boxqte.grid import build_grid
 from boxqte.manyclasses import ClassGrid, softmax_below, top_class
+from boxqte.regions import RegionStore, held_cells
 from boxqte.result import Status
 from tests.naive_classes import naive_class_answer, random_class_problem
 from tests.strategies import Problem
@@ -42,10 +43,23 @@ def check(problem: Problem) -> None:
     assert float(boxes.decided.low) == pytest.approx(float(1 - answer.confident), abs=1e-12)
     if answer.measure is not None:
         assert all(lower <= answer.measure <= upper for _, lower, upper in watch.trace)
+    store = RegionStore()
+    engine = Box()
+    engine.observers.append(store)
+    engine.run(grid, ONE, Watch(ONE))
+    assert store.mass == pytest.approx(float(answer.counterexample), abs=1e-12)
     points = np.array(list(itertools.product(*(range(len(a.refined)) for a in grid.axes))), np.int64)
     found = point_decider(grid).decide(points)
     confident, unfair = (bits.reshape(-1) for bits in class_verdicts(grid))
     assert np.array_equal(found.verdict, np.where(~confident, LOW, np.where(unfair, UNFAIR, FAIR)))
+    covered = np.zeros(len(points), int)
+    for box in store.boxes.cells:  # disjoint, and counterexamples throughout
+        inside = np.ones(len(points), bool)
+        for i, a in enumerate(store.problem.axis_ids):
+            inside &= held_cells(box[i], len(grid.axes[a].refined))[points[:, a]]
+        assert unfair[inside].all()
+        covered += inside
+    assert covered.max(initial=0) <= 1
     for i in np.flatnonzero(unfair).tolist():
         own = [int(axis.base[c]) for axis, c in zip(grid.axes, points[i].tolist())]
         witness = found.witness[i].tolist()
@@ -132,6 +146,9 @@ def test_questions_for_two_classes_refuse_more() -> None:
         build_grid(ensemble, space, prop)
     with pytest.raises(ModelError, match="checkpoints and certificates"):
         quantify(ensemble, space, prop, certificate="never-written.cert")
+    name = space.names[0]
+    with pytest.raises(EngineError, match="pairs: for models with two classes only"):
+        quantify(ensemble, space, Fairness(name, kappa=0)).pairs()
 
 
 def iris() -> tuple[np.ndarray, np.ndarray, Space]:
@@ -157,6 +174,21 @@ def test_models_of_three_classes_are_answered_exactly(library: str) -> None:
         results = [quantify(model, space, prop, engine=e, workers=1) for e in ("box", "exhaustive")]
         assert results[0].converged
         assert results[0].value == pytest.approx(results[1].value, abs=1e-9)
+    result = quantify(model, space, Robustness(0.05, 0.4), workers=1)
+    drawn = result.sample(300, random_state=1)
+    assert len(drawn) == 300
+    assert drawn.replayed
+    assert not len(drawn.disagreements)
+    assert (model.predict(drawn.x) != model.predict(drawn.witness)).all()
+    table = result.regions(5)
+    assert table["mass"].sum() <= float(result.counterexample.upper) + 1e-12
+    assert set(" ".join(table["flip"]).replace(",", "").split()) <= {"0", "1", "2", "->"}
+    for rule, share in zip(table["rule"], table["mass"]):
+        inside = result.restrict(rule)
+        assert inside.counterexample.lower == pytest.approx(1.0)  # every region is counterexamples throughout
+        assert inside.details["share_of_space"] == pytest.approx(share)
+    profile = result.profile("petal_width")
+    assert profile["lower"].sum() == pytest.approx(float(result.counterexample.lower), abs=1e-9)
     predicted = load_model(model).ensemble.predict(frame.to_numpy())
     assert np.array_equal(predicted, model.predict(frame))
 

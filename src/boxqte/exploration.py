@@ -26,7 +26,7 @@ from boxqte.origin import (
     restricted_grid,
     support_boxes,
 )
-from boxqte.regions import UNFAIR, Boxes, RegionStore, joined, merged, rule_of
+from boxqte.regions import UNFAIR, Boxes, RegionStore, held_cells, joined, merged, rule_of
 from boxqte.result import Decided, Quantification, Status, up
 from boxqte.transfer import combinations, combined_grid
 
@@ -40,6 +40,7 @@ MANY_VALUES = 12  # beyond this many sensitive values a region's flip names the 
 MAX_PAIRS = 64
 SMALLEST_FINISH = 5  # what a single cell costs: nothing is counted that is not one
 REFINE_NODES = 200_000
+FLIP_PARTS = 20_000  # three classes and more: so many parts of the regions, the heaviest, are asked for their classes
 
 
 def origin_of(result: Quantification) -> Origin:
@@ -108,7 +109,8 @@ def profile(result: Quantification, attribute: str, *, time_limit: float | None 
     key = ("profile", attribute, time_limit)
     if key not in origin.answers:
         limits = _limits(origin, time_limit)
-        if axis.sensitive or axis.moves or not any(cut.axis == at for cut in grid.cuts):
+        by_mass = axis.sensitive or axis.moves or not grid.ensemble.is_binary
+        if by_mass or not any(cut.axis == at for cut in grid.cuts):
             rows = _profile_by_mass(origin, axis, limits)
         else:
             rows = _profile_by_box(origin, axis, limits)
@@ -174,11 +176,11 @@ def search_again(origin: Origin, grid: Grid, limits: Limits) -> Decided:
     Where the boxes with counterexamples are known, only these are searched: a variation asks about fewer x or fewer x',
     so nothing else can become one.
     """
-    from boxqte.engines.box.problem import compile_problem
+    from boxqte.engines.box.problem import Problem, compile_problem
 
     store = origin.regions()
-    complete = store.problem is not None and not store.elsewhere and origin.status is Status.CONVERGED
-    if complete and store.problem is not None and not origin.grid.has_tolerance:
+    complete = not store.elsewhere and origin.status is Status.CONVERGED
+    if complete and isinstance(store.problem, Problem) and not origin.grid.has_tolerance:
         boxes = carried_over(store.boxes.cells, store.problem, compile_problem(grid))
         if boxes is not None:
             if not len(boxes):
@@ -202,6 +204,8 @@ def pairs(result: Quantification, *, time_limit: float | None = None) -> pd.Data
     grid = origin.grid
     if not grid.property.sensitive:
         raise PropertyError("pairs: robustness has no sensitive attributes")
+    if not grid.ensemble.is_binary:
+        raise EngineError("pairs: for models with two classes only; `sample` gives pairs of inputs for this model")
     key = ("pairs", time_limit)
     if key not in origin.answers:
         origin.answers[key] = _pairs(origin, _limits(origin, time_limit))
@@ -276,7 +280,7 @@ def regions(
         "density": shown.density,
     }
     if flip:
-        rows["flip"] = flips(origin, problem, shown, _limits(origin, time_limit))
+        rows["flip"] = flips(origin, store, shown, _limits(origin, time_limit))
     for name in origin.grid.space.names:
         if any(name in rule for rule in rules):
             rows[name] = [rule.get(name, "") for rule in rules]
@@ -296,7 +300,7 @@ def refined(origin: Origin, boxes: Boxes, time_limit: float | None) -> Boxes:
 
     A box that a limit leaves half done stays as it is.
     """
-    if origin.grid.has_tolerance or not len(boxes):
+    if origin.grid.has_tolerance or not origin.grid.ensemble.is_binary or not len(boxes):
         return boxes
     store, sums = RegionStore(), BoxSums(boxes.cells)
     origin.run(
@@ -312,11 +316,15 @@ def refined(origin: Origin, boxes: Boxes, time_limit: float | None) -> Boxes:
     return joined([parts.take(np.flatnonzero(inside)), boxes.take(np.flatnonzero(~done))])
 
 
-def flips(origin: Origin, problem: Problem, boxes: Boxes, limits: Limits) -> list[str]:
+def flips(origin: Origin, store: RegionStore, boxes: Boxes, limits: Limits) -> list[str]:
     """Which way the class flips in each box: what each sensitive value gets, or the classes of x."""
+    from boxqte.engines.box.problem import Problem
+
     if not len(boxes):
         return []
-    grid = origin.grid
+    grid, problem = origin.grid, store.problem
+    if not isinstance(problem, Problem):
+        return _class_flips(origin, store, boxes)
     axes = [a for a in grid.axes if a.sensitive and any(grid.axes[cut.axis] is a for cut in grid.cuts)]
     if not grid.has_tolerance and grid.thresholds.all_confident and len(axes) == 1 and axes[0].n_cells <= MANY_VALUES:
         return _flips_by_value(origin, problem, boxes, axes[0], limits)
@@ -324,6 +332,29 @@ def flips(origin: Origin, problem: Problem, boxes: Boxes, limits: Limits) -> lis
     downs = _unfair_in(origin, one_class_grid(grid, True), problem, boxes, limits)
     both = [max(a + b, 1e-300) for a, b in zip(ups, downs)]
     return [_directions(a / total, b / total) for a, b, total in zip(ups, downs, both)]
+
+
+def _class_flips(origin: Origin, store: RegionStore, boxes: Boxes) -> list[str]:
+    """Three classes and more: from which class to which. A box of the search has one class, and one x' for all of it."""
+    from boxqte.engines.point.classes import ClassDecider
+    from boxqte.sampling import decider_of
+
+    decider, problem, found = decider_of(origin), store.problem, store.boxes.heaviest(FLIP_PARTS)
+    assert isinstance(decider, ClassDecider)
+    assert problem is not None
+    points = np.zeros((len(found), len(origin.grid.axes)), np.int64)
+    for i, a in enumerate(problem.axis_ids):
+        held = held_cells(found.cells[:, i], len(problem.cells_of(i)))
+        points[:, a] = (held.argmax(axis=1) + held.sum(axis=1) // 2).clip(max=held.shape[1] - 1)
+    own = np.stack([axis.base[points[:, a]] for a, axis in enumerate(origin.grid.axes)], axis=1)
+    witness = decider.decide(points, workers=origin.limits.workers).witness
+    ways = list(zip(decider.top_classes(own).tolist(), decider.top_classes(witness).tolist()))
+    texts = []
+    for box in boxes.cells:
+        inside = np.flatnonzero(~(found.cells & ~box).any(axis=(1, 2)))
+        names = [f"{one} -> {two}" for one, two in sorted({ways[i] for i in inside.tolist()})]
+        texts.append(", ".join(names))
+    return texts
 
 
 def _directions(up_share: float, down_share: float) -> str:

@@ -122,7 +122,8 @@ class BoxSums:
 def restricted_grid(grid: Grid, parts: Mapping[str, Part], text: str) -> tuple[Grid, Fraction]:
     """The same question, where only x inside the parts count; and the mass that they had."""
     space, share, only_missing = restrict_space(grid.space, parts, text)
-    changed = replace(build_grid(grid.ensemble, space, grid.property), thresholds=grid.thresholds)
+    changed = build_grid(grid.ensemble, space, grid.property, many_classes=True)
+    changed = replace(changed, thresholds=grid.thresholds)
     axes = list(changed.axes)
     for at, (axis, old) in enumerate(zip(changed.axes, grid.axes)):
         if axis.masses != old.masses and _only_missing(old):  # so it was restricted before

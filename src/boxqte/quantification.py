@@ -119,9 +119,7 @@ def quantify(
         refuse_what_has_none(grid, engine, solver)
         writer = solver.recorder = CertificateWriter(certificate, grid)  # type: ignore[attr-defined]
     # A resumed run sees only part of the boxes; without a store the regions are searched when they are asked for.
-    store = (
-        RegionStore() if checkpoint is None and hasattr(solver, "observers") and imported.ensemble.is_binary else None
-    )
+    store = RegionStore() if checkpoint is None and hasattr(solver, "observers") else None
     if store is not None:
         solver.observers.append(store)  # type: ignore[attr-defined]
     try:

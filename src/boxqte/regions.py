@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from boxqte.axes import Axis, Cell
+from boxqte.axes import Cell
 from boxqte.conditions import MISSING, shown_number
 
 if TYPE_CHECKING:
+    from boxqte.engines.box.classes import ClassProblem
     from boxqte.engines.box.driver import BoxArray, Closed, FloatArray
     from boxqte.engines.box.problem import Problem
+    from boxqte.space import Attribute
 
 STORE_BYTES = 1 << 28
 FAIR, UNFAIR, LOW = 0, 1, 2
@@ -68,12 +70,12 @@ class RegionStore:
 
     def __init__(self, limit: int = STORE_BYTES):
         self.limit = limit
-        self.problem: Problem | None = None
+        self.problem: Problem | ClassProblem | None = None
         self.elsewhere = 0.0
         self._parts: list[Boxes] = []
         self._bytes = 0
 
-    def begin(self, problem: Problem, roots: BoxArray) -> None:
+    def begin(self, problem: Problem | ClassProblem, roots: BoxArray) -> None:
         self.problem = problem
         self._words = roots.shape[1:]
 
@@ -167,39 +169,40 @@ def _merged_along(boxes: Boxes, axis: int, factors: npt.NDArray[np.uint64], alik
 # --- rules ------------------------------------------------------------------------------------------------------------
 
 
-def rule_of(problem: Problem, box: BoxArray) -> dict[str, str]:
+def rule_of(problem: Problem | ClassProblem, box: BoxArray) -> dict[str, str]:
     """The condition on each attribute that the box restricts, such that `restrict` reads it back."""
     rules = {}
     for i, a in enumerate(problem.axis_ids):
-        axis = problem.grid.axes[a]
-        held = held_cells(box[i], axis.n_cells)
+        attribute = problem.grid.axes[a].attribute
+        cells = problem.cells_of(i)
+        held = held_cells(box[i], len(cells))
         if not held.all():
-            rules[axis.attribute.name] = cells_text(axis, np.flatnonzero(held).tolist())
+            rules[attribute.name] = cells_text(attribute, cells, np.flatnonzero(held).tolist())
     return rules
 
 
-def cells_text(axis: Axis, cells: Sequence[int]) -> str:
-    """A set of base cells of an axis as a condition on its attribute."""
-    name = axis.attribute.name if axis.attribute.name.isidentifier() else f"`{axis.attribute.name}`"
+def cells_text(attribute: Attribute, cells: Sequence[Cell], chosen: Sequence[int]) -> str:
+    """Some of an attribute's cells as a condition on it."""
+    name = attribute.name if attribute.name.isidentifier() else f"`{attribute.name}`"
     terms = []
-    values = sorted(v for c in cells for v in axis.cells[c].values)
+    values = sorted(v for c in chosen for v in cells[c].values)
     if values:
-        shown = [repr(axis.attribute.values[v]) for v in values]
+        shown = [repr(attribute.values[v]) for v in values]
         terms.append(f"{name} == {shown[0]}" if len(shown) == 1 else f"{name} in [{', '.join(shown)}]")
-    numeric = [c for c in cells if axis.cells[c].low is not None]
+    numeric = [c for c in chosen if cells[c].low is not None]
     at = 0
     while at < len(numeric):
         stop = at
         while stop + 1 < len(numeric) and numeric[stop + 1] == numeric[stop] + 1:
             stop += 1
-        terms.append(_interval_text(name, axis, axis.cells[numeric[at]], axis.cells[numeric[stop]]))
+        terms.append(_interval_text(name, attribute, cells[numeric[at]], cells[numeric[stop]]))
         at = stop + 1
-    if any(axis.cells[c].missing for c in cells):
+    if any(cells[c].missing for c in chosen):
         terms.append(f"{name} == {MISSING}")
     return terms[0] if len(terms) == 1 else f"({' or '.join(terms)})"
 
 
-def _interval_text(name: str, axis: Axis, first: Cell, last: Cell) -> str:
+def _interval_text(name: str, attribute: Attribute, first: Cell, last: Cell) -> str:
     assert first.low is not None
     assert last.high is not None
     (low, after), (high, included) = first.low, last.high
@@ -207,10 +210,10 @@ def _interval_text(name: str, axis: Axis, first: Cell, last: Cell) -> str:
         high -= 1
         if low == high:
             return f"{name} == {int(low)}"
-        open_low, open_high = low == axis.attribute.low, high == axis.attribute.high
+        open_low, open_high = low == attribute.low, high == attribute.high
         texts, signs = (str(int(low)), str(int(high))), ("<=", "<=")
     else:
-        open_low, open_high = low == axis.attribute.low, high == axis.attribute.high
+        open_low, open_high = low == attribute.low, high == attribute.high
         texts, signs = (shown_number(low), shown_number(high)), ("<" if after else "<=", "<=" if included else "<")
     if open_low and open_high:  # all of it, next to a missing value that is not there
         return f"{name} <= {texts[1]}"

@@ -23,6 +23,7 @@ from boxqte.result import Quantification, Status
 if TYPE_CHECKING:
     import pandas as pd
 
+    from boxqte.engines.box.classes import ClassProblem
     from boxqte.engines.box.problem import Problem
     from boxqte.engines.point import PointDecider
 
@@ -133,6 +134,7 @@ def drawn_cells(
 ) -> tuple[Int32Array, Int32Array]:
     """n pairs as the refined cells of x and the base cells of x' (points x axes of the grid), in random order."""
     from boxqte.engines.box.draw_worker import can_draw
+    from boxqte.engines.box.problem import Problem
 
     problem, boxes = store.problem, store.boxes
     assert problem is not None
@@ -140,7 +142,7 @@ def drawn_cells(
     counts = rng.multinomial(n, weights / weights.sum())
     chosen = boxes.take(np.flatnonzero(counts))
     counts = counts[counts > 0]
-    if can_draw(problem):
+    if isinstance(problem, Problem) and can_draw(problem):
         return _from_lists(origin, problem, chosen, counts, rng, workers)
     order = rng.permutation(n)
     cells, others = _by_rejection(origin, problem, chosen, counts, rng, workers)
@@ -205,7 +207,7 @@ def _from_lists(
     points, witnesses = whole.T, np.stack(others).T
     lost = np.flatnonzero(combination[:, 1] < 0)
     if len(lost):
-        witnesses[lost] = _decider(origin).decide(points[lost], workers=workers).witness
+        witnesses[lost] = decider_of(origin).decide(points[lost], workers=workers).witness
     bad = np.flatnonzero(~good)
     if len(bad):
         rows = np.concatenate([place[starts[i] : starts[i + 1]] for i in bad.tolist()])
@@ -222,16 +224,17 @@ def _in_threads(function: Any, tasks: Sequence[Any], workers: int) -> None:
             list(pool.map(function, tasks))
 
 
-def _decider(origin: Origin) -> PointDecider:
-    from boxqte.engines.point import PointDecider
+def decider_of(origin: Origin) -> PointDecider:
+    """What decides single points of the question's grid."""
+    from boxqte.engines.point import point_decider
 
-    found: PointDecider = _once(origin, "decider", lambda: PointDecider(origin.grid))
+    found: PointDecider = _once(origin, "decider", lambda: point_decider(origin.grid))
     return found
 
 
 def _by_rejection(
     origin: Origin,
-    problem: Problem,
+    problem: Problem | ClassProblem,
     boxes: Boxes,
     counts: npt.NDArray[np.int64],
     rng: np.random.Generator,
@@ -241,7 +244,7 @@ def _by_rejection(
     from boxqte.engines.point import UNFAIR as COUNTEREXAMPLE
 
     grid = origin.grid
-    decider = _decider(origin)
+    decider = decider_of(origin)
     shares = _cell_shares(grid, problem, boxes)
     starts = np.concatenate([[0], np.cumsum(counts)])
     cells = np.zeros((int(counts.sum()), len(grid.axes)), np.int32)
@@ -273,14 +276,20 @@ def _by_rejection(
     return cells, others
 
 
-def _cell_shares(grid: Grid, problem: Problem, boxes: Boxes) -> list[FloatArray]:
+def _cell_shares(grid: Grid, problem: Problem | ClassProblem, boxes: Boxes) -> list[FloatArray]:
     """Per axis, box x refined cell: the running share of the box's mass."""
+    from boxqte.engines.box.problem import Problem
+
     out = []
     for a, axis in enumerate(grid.axes):
         masses = np.array([float(m) for m in axis.refined_masses])
         weights = np.broadcast_to(masses, (len(boxes), len(masses)))
-        if a in problem.axis_ids and not axis.sensitive and not axis.moves:
-            weights = weights * held_cells(boxes.cells[:, problem.axis_ids.index(a)], axis.n_cells)[:, axis.base]
+        if a in problem.axis_ids:
+            words = boxes.cells[:, problem.axis_ids.index(a)]
+            if not isinstance(problem, Problem):
+                weights = weights * held_cells(words, len(masses))
+            elif not axis.sensitive and not axis.moves:
+                weights = weights * held_cells(words, axis.n_cells)[:, axis.base]
         running = np.cumsum(weights, axis=1)
         out.append(running / running[:, -1:])
     return out

@@ -317,12 +317,14 @@ class _Search:
             found = self._counterexamples(cells)
             if found is not None:
                 return self._violated(*found, "every cell was tried")
+        from boxqte.engines.box.problem import Problem
+
         store = RegionStore()
         limits = Limits(time_limit=None if math.isinf(self.left) else self.left, workers=self.workers)
         status = self._run(limits, Watch(limits), [store])
         heavy = store.boxes.masses[:, UNFAIR] > 1e-9 if store.problem is not None else np.zeros(0, bool)
         if heavy.any():
-            assert store.problem is not None
+            assert isinstance(store.problem, Problem)
             pairs = self._from_boxes(store.problem, store.boxes.take(np.flatnonzero(heavy)))
             return self._violated(*pairs, "found by the box engine")
         if status is not Status.CONVERGED:

@@ -13,13 +13,15 @@ Everything else is split. Bounds are sums over trees of the smallest difference 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from boxqte.engines.box.driver import BoxArray, FloatArray, Reply
+from boxqte.axes import Cell
+from boxqte.engines.box.driver import BOUNDS, BoxArray, Closed, FloatArray, Reply
 from boxqte.engines.box.jit import allocating
 from boxqte.engines.point.classes import ClassDecider
 from boxqte.engines.point.kernels import FAIR, LOW, UNFAIR, Forest, Int32Array, Int64Array
@@ -113,6 +115,19 @@ def bound_classes(
             score[place] = 0
 
 
+@dataclass(frozen=True, eq=False)
+class ClassProblem:
+    """What the boxes of this search are made of, for those who look at them: ranges of refined cells."""
+
+    grid: ClassGrid
+    axis_ids: tuple[int, ...]
+    """box axis -> grid axis"""
+
+    def cells_of(self, axis: int) -> tuple[Cell, ...]:
+        """What the bits of a box mean on one of its axes."""
+        return self.grid.axes[self.axis_ids[axis]].refined
+
+
 class Judged(NamedTuple):
     """A verdict a box (OPEN: split it there), and the cut."""
 
@@ -123,8 +138,9 @@ class Judged(NamedTuple):
 class ClassWorker:
     """driver.Worker for a ClassGrid."""
 
-    def __init__(self, grid: ClassGrid):
+    def __init__(self, grid: ClassGrid, *, notes: bool = False):
         self.grid = grid
+        self.notes = notes
         self.decider = ClassDecider(grid)
         p = self.decider.problem
         self.axes = [grid.axes[a] for a in p.axis_ids]
@@ -149,6 +165,7 @@ class ClassWorker:
         ranges = decode(boxes)
         sums: dict[int, list[float]] = {FAIR: [], UNFAIR: [], LOW: []}
         nodes = 0
+        closed: list[tuple[Ranges, FloatArray]] = []
         while len(ranges) and nodes < budget:
             now, later = ranges[:FRONTIER], ranges[FRONTIER:]
             nodes += len(now)
@@ -157,12 +174,24 @@ class ClassWorker:
             for kind, parts in sums.items():
                 parts += weights[judged.verdict == kind].tolist()
             still = judged.verdict == OPEN
+            if self.notes:
+                parts_masses = np.stack([np.where(judged.verdict == kind, weights, 0.0) for kind in sums], axis=1)
+                closed.append((now[~still], parts_masses[~still]))
             ranges = np.concatenate([self.split(now[still], judged.cut[still]), later])
             if not depth_first and len(ranges) > 4 * FRONTIER:
                 break
         fair, unfair, low = (math.fsum(sums[kind]) for kind in (FAIR, UNFAIR, LOW))
         left = self.mass(ranges)
-        return Reply(fair, unfair, low, 0.0, encode(ranges, boxes.shape[2]), left, np.ones(len(left)), nodes)
+        return Reply(
+            fair, unfair, low, 0.0, encode(ranges, boxes.shape[2]), left, np.ones(len(left)), nodes,
+            closed=self._noted(closed, boxes.shape[2]),
+        )  # fmt: skip
+
+    def _noted(self, closed: list[tuple[Ranges, FloatArray]], words: int) -> Closed | None:
+        if not closed:
+            return None
+        boxes = encode(np.concatenate([ranges for ranges, _ in closed]), words)
+        return Closed(boxes, np.concatenate([masses for _, masses in closed]), np.full(len(boxes), BOUNDS, np.int8))
 
     def judge(self, ranges: Ranges) -> Judged:
         """What the bounds, a point of each box, and for single cells the decider say."""

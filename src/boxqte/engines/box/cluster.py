@@ -24,7 +24,9 @@ from boxqte.errors import EngineError
 from boxqte.result import Decided, Status
 
 IN_FLIGHT = 2  # batches a thread of the cluster: one runs, one waits at the door
-LONGER = 8  # a batch costs the client and the scheduler some milliseconds, so it is so many times as long as a local one
+LONGER = (
+    8  # a batch costs the client and the scheduler some milliseconds, so it is so many times as long as a local one
+)
 ATTEMPTS = 20  # so many deaths of processes a batch may meet; each is counted only after Dask has tried by itself
 
 

@@ -148,15 +148,21 @@ class Box:
 
         assert isinstance(grid, ClassGrid)
         worker = classes.ClassWorker(grid)
+        axis_ids = worker.decider.problem.axis_ids
+        roots = classes.root_ranges(grid, axis_ids)
+        notes = bool(self.observers)
+        for observer in self.observers:
+            observer.begin(classes.ClassProblem(grid, axis_ids), roots)
         outcome = self.drive(
-            lambda: classes.ClassWorker(grid),
-            classes.root_ranges(grid, worker.decider.problem.axis_ids),
+            lambda: classes.ClassWorker(grid, notes=notes),
+            roots,
             np.ones(1),
             limits,
             watch,
             rounding=classes.class_rounding_bound(worker),
             batch=classes.FRONTIER,
             call_nodes=self.settings.call_nodes,
+            observers=self.observers,
         )
         return replace(outcome, rounding_ambiguous=None)  # not computed here
 

@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from boxqte.axes import Cell
 from boxqte.engines.box.records import Cuts
 from boxqte.engines.box.state import Axes
 from boxqte.errors import EngineError
@@ -50,6 +51,10 @@ class Problem:
     @property
     def n_axes(self) -> int:
         return len(self.axis_ids)
+
+    def cells_of(self, axis: int) -> tuple[Cell, ...]:
+        """What the bits of a box mean on one of its axes."""
+        return self.grid.axes[self.axis_ids[axis]].cells
 
 
 def compile_problem(grid: Grid) -> Problem:

@@ -66,6 +66,17 @@ class ClassDecider(PointDecider):
         self.blurred = grid.low_possible and (shift > 900 or blur > Fraction(1, 10**11))
         return problem
 
+    def top_classes(self, cells: npt.NDArray[np.integer]) -> Int64Array:
+        """The class in every row of base cells (points x axes of the grid)."""
+        if self.problem.fuzz:  # 64 bits might not tell
+            return np.array([top_class(exact_margins(self.grid, row)) for row in cells.tolist()], np.int64)
+        margins = np.tile(self.bases, (len(cells), 1))
+        kernels.margins(
+            self.problem.forest, np.ascontiguousarray(cells[:, list(self.problem.axis_ids)], np.int32), margins
+        )
+        top: Int64Array = margins.argmax(axis=1)
+        return top
+
     def _decide(
         self,
         points: npt.NDArray[np.int64],
