@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import itertools
 import os
 import random
@@ -24,6 +26,7 @@ from boxqte.engines.smt import pool as pools
 from boxqte.engines.smt.boxes import Boxes
 from boxqte.engines.smt.engine import Smt, SmtOptions
 from boxqte.engines.smt.pool import LocalPool, ProcessPool
+from boxqte.engines.smt.running import remembered_interrupts
 from boxqte.engines.smt.scheduler import Scheduler
 from boxqte.engines.smt.tasks import Found, PairTask, PathTask, Settings, Worker, unfair_mass
 from boxqte.ensemble import Test
@@ -414,6 +417,22 @@ def test_no_process_outlives_the_run(ending: signal.Signals, workers: int) -> No
     while any(map(alive, children)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(map(alive, children))
+
+
+def test_an_interrupt_that_a_destructor_swallows_is_remembered() -> None:
+    class Deaf:
+        def __del__(self) -> None:
+            with contextlib.suppress(KeyboardInterrupt):  # as Python does with what a destructor raises
+                signal.raise_signal(signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    with remembered_interrupts() as interrupts:
+        deaf = Deaf()
+        assert not interrupts
+        del deaf
+        gc.collect()
+        assert interrupts == [signal.SIGINT]
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 # --- the command, real models ---

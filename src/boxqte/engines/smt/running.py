@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 from boxqte.engines import Limits, Outcome, Watch
@@ -14,6 +19,26 @@ WAIT = 0.1  # seconds between two looks at the clock
 PREFETCH = 2  # short tasks that a worker process holds, so that it never waits for the scheduler
 
 Pool = LocalPool | ProcessPool
+
+
+@contextmanager
+def remembered_interrupts() -> Iterator[list[int]]:
+    """Ctrl-C as ever, and a list that it is noted in: one that falls into a destructor (z3's objects have them) is lost."""
+    noted: list[int] = []
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield noted
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        noted.append(number)
+        before(number, frame)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield noted
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class Run:
@@ -35,12 +60,15 @@ class Run:
         try:
             pool = self.make_pool()
             self.begin()
-            while status is None and not self.done():
-                self.assign(pool)
-                for report in pool.reports(min(WAIT, max(self.watch.seconds_left, 0))):
-                    self.steps += report.steps
-                    self.handle(report, pool)
-                status = self._state()
+            with remembered_interrupts() as interrupts:
+                while status is None and not self.done():
+                    if interrupts:
+                        raise KeyboardInterrupt
+                    self.assign(pool)
+                    for report in pool.reports(min(WAIT, max(self.watch.seconds_left, 0))):
+                        self.steps += report.steps
+                        self.handle(report, pool)
+                    status = self._state()
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
         except OutOfTimeError:
