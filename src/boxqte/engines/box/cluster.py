@@ -116,18 +116,16 @@ class RemoteWorker:
         lost = (_distributed().KilledWorker, _distributed().comm.CommClosedError, CancelledError)
         for _ in range(ATTEMPTS):
             future = self.client.submit(work_here, self.key, boxes, masses, budget, depth_first, pure=False, retries=2)
+            ended = threading.Event()
+            future.add_done_callback(lambda _, ended=ended: ended.set())
+            # Not result(timeout=...): where its timeout and the end of the batch meet, Dask fails on a variable of its own.
+            while not ended.wait(0.5) and future.status == "pending":
+                if self.halted:  # the batch stays open; the process hears of it when the problem is taken from it
+                    future.cancel()
+                    return driver.Reply(0.0, 0.0, 0.0, 0.0, boxes, masses, np.ones(len(boxes)), 0)
             try:
-                while True:
-                    try:
-                        reply: driver.Reply = future.result(timeout=1)
-                        return reply
-                    except TimeoutError:
-                        if (
-                            self.halted
-                        ):  # the batch stays open; the process hears of it when the problem is taken from it
-                            future.cancel()
-                            costs = np.ones(len(boxes))
-                            return driver.Reply(0.0, 0.0, 0.0, 0.0, boxes, masses, costs, 0)
+                reply: driver.Reply = future.result()
+                return reply
             except lost:
                 self.deaths.count += 1
         raise EngineError(f"the Dask cluster lost the process of one batch {ATTEMPTS} times; giving up")
