@@ -196,3 +196,13 @@ def restrict(arena: Arena, cuts: Cuts, tree: np.uint32, cut: int, side: int) -> 
     arena.move_key[at] = key
     arena.move_to[at] = result
     return result
+
+
+@inlined
+def touches(axes: npt.NDArray[np.uint64], tree: np.uint32, which: npt.NDArray[np.uint64], flip: bool) -> bool:
+    """Whether the tree tests an axis of the set (flip: an axis outside it)."""
+    for w in range(len(which)):
+        word = ~which[w] if flip else which[w]
+        if axes[tree, w] & word:
+            return True
+    return False

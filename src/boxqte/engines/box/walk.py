@@ -18,7 +18,7 @@ from boxqte.engines.box.jit import inlined, kernel
 from boxqte.engines.box.lanes import LANES, eight_equal, first_bit
 from boxqte.engines.box.measure import measure_shape, one_kind
 from boxqte.engines.box.ranks import Ranks
-from boxqte.engines.box.records import FULL, Arena, Cuts, restrict
+from boxqte.engines.box.records import FULL, Arena, Cuts, restrict, touches
 from boxqte.engines.box.state import add_mass, copy_box, copy_masses
 from boxqte.engines.box.tables import fill_table
 
@@ -99,13 +99,13 @@ def lay_walk(arena: Arena, cuts: Cuts, frame: Frame, levels: Levels, nodes: Node
     for kind in range(3):  # mixed trees first, those that test S before the others
         for t in range(nodes.n_trees[f]):
             tree = nodes.trees[f, t]
-            over_o, over_s, over_e = False, False, False
-            for w in range(len(frame.o_axes)):
-                axes = arena.axes[tree, w]
-                over_o |= (axes & frame.o_axes[w]) != 0
-                over_s |= (axes & frame.s_axes[w]) != 0
-                over_e |= (axes & ~(frame.o_axes[w] | frame.s_axes[w])) != 0
-            if not over_o or kind != (0 if over_s else 1 if over_e else 2):
+            if not touches(arena.axes, tree, frame.o_axes, False):
+                continue
+            over_s, mixed = (
+                touches(arena.axes, tree, frame.s_axes, False),
+                touches(arena.axes, tree, frame.o_axes, True),
+            )
+            if kind != (0 if over_s else 1 if mixed else 2):
                 continue
             walk.root[n_trees] = n_nodes
             walk.least[n_trees] = arena.record[tree]["min"]
@@ -165,9 +165,7 @@ def lay_walk(arena: Arena, cuts: Cuts, frame: Frame, levels: Levels, nodes: Node
     extremes = (n_mixed + 1) * cells
     at = extremes + kept * single
     for i in range(n_tables):
-        walk.table_wide[i] = False
-        for w in range(len(frame.s_axes)):
-            walk.table_wide[i] |= (arena.axes[walk.tree[i], w] & frame.s_axes[w]) != 0
+        walk.table_wide[i] = touches(arena.axes, walk.tree[i], frame.s_axes, False)
         walk.table_at[i] = at
         at += cells if walk.table_wide[i] else single
     need[7] = at + single
@@ -180,11 +178,8 @@ def lay_walk(arena: Arena, cuts: Cuts, frame: Frame, levels: Levels, nodes: Node
         narrow[c] = 0
     for t in range(nodes.n_trees[f]):
         tree = nodes.trees[f, t]
-        over_o, over_s = False, False
-        for w in range(len(frame.o_axes)):
-            over_o |= (arena.axes[tree, w] & frame.o_axes[w]) != 0
-            over_s |= (arena.axes[tree, w] & frame.s_axes[w]) != 0
-        if not over_o:
+        if not touches(arena.axes, tree, frame.o_axes, False):
+            over_s = touches(arena.axes, tree, frame.s_axes, False)
             fill_table(arena, cuts, frame, b, tree, over_s, sums if over_s else narrow)
     for s in range(b.info[2]):
         part = sums[s * single : (s + 1) * single]

@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 from boxqte.engines.box.brick import ROLE_O, Brick, Frame, Levels, Nodes, lay_brick
 from boxqte.engines.box.erosion import Memo, Windows
-from boxqte.engines.box.jit import inlined, kernel
+from boxqte.engines.box.jit import kernel
 from boxqte.engines.box.lanes import first_bit
 from boxqte.engines.box.measure import measure_held, one_kind
 from boxqte.engines.box.ranks import Ranks, lay_ranks
-from boxqte.engines.box.records import FULL, Arena, Cuts, known_move, make, make_leaf, residue_of, restrict
+from boxqte.engines.box.records import FULL, Arena, Cuts, known_move, make, make_leaf, residue_of, restrict, touches
 from boxqte.engines.box.state import FAIR, LOW, N_KINDS, UNFAIR, add_mass, copy_box, copy_masses
 from boxqte.engines.box.tables import clear_tables
 from boxqte.engines.box.walk import LAID, NO_RECORDS, OFFSETS, Walk, lay_walk, walk_brick
@@ -33,16 +33,6 @@ class Found(NamedTuple):
     """part -> fair, unfair and low mass"""
     open: npt.NDArray[np.uint64]
     open_mass: npt.NDArray[np.float64]
-
-
-@inlined
-def _touches(axes: npt.NDArray[np.uint64], tree: np.uint32, which: npt.NDArray[np.uint64], flip: bool) -> bool:
-    """Whether the tree tests an axis of the set (flip: an axis outside it)."""
-    for w in range(len(which)):
-        word = ~which[w] if flip else which[w]
-        if axes[tree, w] & word:
-            return True
-    return False
 
 
 @kernel
@@ -210,7 +200,7 @@ def choose_cut(arena: Arena, cuts: Cuts, frame: Frame, nodes: Nodes, f: int, b: 
     score, todo, weight = b.score, b.todo, b.todo_weight
     score[:] = 0.0
     for t in range(nodes.n_trees[f]):
-        if _touches(arena.axes, nodes.trees[f, t], frame.o_axes, True) == pure:
+        if touches(arena.axes, nodes.trees[f, t], frame.o_axes, True) == pure:
             continue
         todo[0] = nodes.trees[f, t]
         weight[0] = 1.0
@@ -219,7 +209,7 @@ def choose_cut(arena: Arena, cuts: Cuts, frame: Frame, nodes: Nodes, f: int, b: 
             n -= 1
             tree, w = todo[n], weight[n]
             cut = arena.record[tree]["cut"]
-            if cut < 0 or not _touches(arena.axes, tree, frame.o_axes, False):
+            if cut < 0 or not touches(arena.axes, tree, frame.o_axes, False):
                 continue
             if frame.role[cuts.axis[cut]] == ROLE_O:
                 score[cut] += w
@@ -242,7 +232,7 @@ def _is_brick(arena: Arena, cuts: Cuts, frame: Frame, levels: Levels, nodes: Nod
     b.active[:] = 0
     for t in range(nodes.n_trees[f]):
         tree = nodes.trees[f, t]
-        if _touches(arena.axes, tree, frame.o_axes, False) and _touches(arena.axes, tree, frame.o_axes, True):
+        if touches(arena.axes, tree, frame.o_axes, False) and touches(arena.axes, tree, frame.o_axes, True):
             n += 1
             for w in range(len(b.active)):
                 b.active[w] |= arena.cuts[tree, w]
@@ -265,7 +255,7 @@ def _settle(arena: Arena, frame: Frame, nodes: Nodes, f: int, b: Brick) -> None:
     nodes.n_added[f] = 0
     for t in range(nodes.n_trees[f]):
         tree = nodes.trees[f, t]
-        if _touches(arena.axes, tree, frame.o_axes, False):
+        if touches(arena.axes, tree, frame.o_axes, False):
             nodes.trees[f, kept] = tree
             kept += 1
         else:
