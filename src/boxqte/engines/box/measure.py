@@ -187,6 +187,7 @@ def measure_held(arena: Arena, cuts: Cuts, frame: Frame, b: Brick, levels: Level
         ):
             return False
         counts[2] += size
+        counts[5] += size * b.info[3]
         _measure_bitmaps(b, levels, win, own_win, memo, b.weight[at : at + size], masses)
         at += size
     return True

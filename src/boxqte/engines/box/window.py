@@ -23,6 +23,7 @@ from boxqte.engines.box.tables import clear_tables
 from boxqte.engines.box.walk import LAID, NO_RECORDS, OFFSETS, Walk, lay_walk, walk_brick
 
 DONE, OUT_OF_ROOM, TOO_LARGE, SPLIT, HALTED = 0, 1, 2, 3, 4
+WORDS_A_NODE = 4096  # writing and measuring so many words of large bitmaps takes as long as a node
 
 
 class Found(NamedTuple):
@@ -394,14 +395,15 @@ def search(
     """Take a box apart depth first, until about `budget` nodes are spent, something does not fit, or all is settled.
 
     `found` gets the settled parts with their masses (which `masses` gets as well) and the open ones, the deepest first.
-    counts: [open parts, nodes, tiles, shapes, settled parts]. Unless DONE or HALTED, the first open part is what did not fit.
+    counts: [open parts, nodes, tiles, shapes, settled parts, words of large bitmaps]. Unless DONE or HALTED, the first open
+    part is what did not fit.
     """
     f = 1
     if not load_box(arena, cuts, frame, nodes, 0, f, box):
         _leave_open(nodes, f, found, counts)
         return OUT_OF_ROOM
     while True:
-        if f > 1 and (counts[1] >= budget or counts[4] == len(found.settled)):
+        if f > 1 and (counts[1] + counts[5] // WORDS_A_NODE >= budget or counts[4] == len(found.settled)):
             status = DONE
             break
         status = _settle_box(arena, cuts, frame, levels, nodes, f, b, win, own_win, memo, rk, walk, counts, need)

@@ -18,7 +18,7 @@ from boxqte.engines.box.ranks import LANE, MOST_RANKS, Ranks
 from boxqte.engines.box.records import new_arena
 from boxqte.engines.box.state import N_KINDS
 from boxqte.engines.box.walk import OFFSETS, Walk
-from boxqte.engines.box.window import OUT_OF_ROOM, TOO_LARGE, Found, build_root, search
+from boxqte.engines.box.window import OUT_OF_ROOM, TOO_LARGE, WORDS_A_NODE, Found, build_root, search
 from boxqte.errors import EngineError
 from boxqte.examples import loan_ensemble, loan_space
 from boxqte.grid import build_grid
@@ -316,13 +316,14 @@ class WindowWorker:
         decided = np.zeros(2 * N_KINDS)
         settled: list[BoxArray] = []
         settled_masses: list[FloatArray] = []
-        nodes = tiles = begun = 0
+        nodes = tiles = spent = begun = 0
         left: list[tuple[BoxArray, float]] = list(zip(boxes, masses.tolist()))[::-1]
-        while left and not self.halted[0] and (begun < len(boxes) or nodes < budget):
+        while left and not self.halted[0] and (begun < len(boxes) or spent < budget):
             box, _ = left.pop()
             begun += 1
-            n_open, spent, measured, _, n_settled = self._search(box, max(budget - nodes, 1), decided)
-            nodes += spent
+            n_open, visited, measured, _, n_settled, words = self._search(box, max(budget - spent, 1), decided)
+            nodes += visited
+            spent += visited + words // WORDS_A_NODE
             tiles += measured
             settled.append(self.found.settled[:n_settled].copy())
             settled_masses.append(self.found.settled_mass[:n_settled].copy())
@@ -345,7 +346,7 @@ class WindowWorker:
 
     def _search(self, box: BoxArray, budget: int, decided: FloatArray) -> list[int]:
         """The counts of one call of the kernel; where the first open part did not fit, there is more room now."""
-        counts = np.zeros(5, np.int64)
+        counts = np.zeros(6, np.int64)
         status = search(
             self.arena, self.problem.cuts, self.frame, self.levels, self.nodes, self.brick, self.windows, self.own_windows,
             self.memo, self.ranks, self.walk, box, budget, self.found, decided, counts, self.need,
