@@ -233,6 +233,12 @@ def _lay_windows(frame: Frame, b: Brick, win: Windows, n_s: int, with_base: bool
     win.size[m] = 1
     for i in range(m - 1, -1, -1):
         win.size[i] = win.size[i + 1] * win.n_base[i]
+        for j in range(win.n_window[i]):
+            log = 0
+            while 2 << log <= win.high[i, j] - win.low[i, j] + 1:
+                log += 1
+            win.one[i, j] = log * win.size[i] + win.low[i, j] * win.size[i + 1]
+            win.two[i, j] = log * win.size[i] + (win.high[i, j] + 1 - (1 << log)) * win.size[i + 1]
     if z >= 0:
         _windows_of(frame, b, win, z, m, with_base)
     else:

@@ -15,8 +15,12 @@ import numpy.typing as npt
 from boxqte.engines.box.jit import inlined, kernel, summing
 from boxqte.engines.box.lanes import eight_touched
 
-SMALL_MEMO, SMALL_WORDS = 1 << 15, 16  # blocks of so few words have a memory of their own, which fits the cache
-LARGE_MEMO, LARGE_WORDS = 1 << 11, 256
+# blocks of few words have a memory of their own, which fits the cache
+SMALL_MEMO, SMALL_WORDS = 1 << 15, 16
+MIDDLE_MEMO, MIDDLE_WORDS = 1 << 14, 64
+LARGE_MEMO, LARGE_WORDS = 1 << 11, 1024
+MEMO_SLOTS = SMALL_MEMO + MIDDLE_MEMO + LARGE_MEMO
+MEMO_WORDS = SMALL_MEMO * SMALL_WORDS + MIDDLE_MEMO * MIDDLE_WORDS + LARGE_MEMO * LARGE_WORDS
 
 
 class Windows(NamedTuple):
@@ -36,6 +40,9 @@ class Windows(NamedTuple):
     base: npt.NDArray[np.int64]
     mass: npt.NDArray[np.float64]
     """axis x window: the range it covers, its own base cell, its mass"""
+    one: npt.NDArray[np.int64]
+    two: npt.NDArray[np.int64]
+    """row axis x window: the two places of the level's table that together cover it (Memo.table)"""
     reach: npt.NDArray[np.uint64]
     own_bit: npt.NDArray[np.uint64]
     """window of the last axis -> the bits it covers, the bit of its own base cell"""
@@ -94,7 +101,10 @@ def _key_at(slot: int) -> int:
     """Where the key of a slot begins."""
     if slot < SMALL_MEMO:
         return slot * SMALL_WORDS
-    return SMALL_MEMO * SMALL_WORDS + (slot - SMALL_MEMO) * LARGE_WORDS
+    slot -= SMALL_MEMO
+    if slot < MIDDLE_MEMO:
+        return SMALL_MEMO * SMALL_WORDS + slot * MIDDLE_WORDS
+    return SMALL_MEMO * SMALL_WORDS + MIDDLE_MEMO * MIDDLE_WORDS + (slot - MIDDLE_MEMO) * LARGE_WORDS
 
 
 @inlined
@@ -102,7 +112,9 @@ def _slot(h: np.uint64, n: int) -> int:
     """The slot that a block of n words with this hash may have."""
     if n <= SMALL_WORDS:
         return int(np.int64(h >> np.uint64(49)))
-    return int(np.int64(h >> np.uint64(53))) + SMALL_MEMO
+    if n <= MIDDLE_WORDS:
+        return int(np.int64(h >> np.uint64(50))) + SMALL_MEMO
+    return int(np.int64(h >> np.uint64(53))) + SMALL_MEMO + MIDDLE_MEMO
 
 
 @inlined
@@ -147,20 +159,19 @@ def _open_level(win: Windows, memo: Memo, level: int, words: npt.NDArray[np.uint
 
 
 @inlined
-def _window_block(win: Windows, memo: Memo, level: int, j: int) -> None:
-    """The OR of the slices that window j covers, as the block of the next level."""
-    n, inner = win.size[level], win.size[level + 1]
+def _window_block(win: Windows, memo: Memo, level: int, j: int) -> bool:
+    """The OR of the slices that window j covers, as the block of the next level; whether it differs from what was there."""
+    inner = win.size[level + 1]
     here = memo.block_at[level + 1]
-    low, high = win.low[level, j], win.high[level, j]
-    log = 0
-    while 2 << log <= high - low + 1:
-        log += 1
-    first = memo.table_at[level] + log * n + low * inner
-    second = memo.table_at[level] + log * n + (high + 1 - (1 << log)) * inner
+    first, second = memo.table_at[level] + win.one[level, j], memo.table_at[level] + win.two[level, j]
     one, two = memo.table[first : first + inner], memo.table[second : second + inner]
     block = memo.block[here : here + inner]
+    differ = np.uint64(0)
     for i in range(inner):
-        block[i] = one[i] | two[i]
+        word = one[i] | two[i]
+        differ |= word ^ block[i]
+        block[i] = word
+    return bool(differ != 0)
 
 
 @kernel
@@ -210,14 +221,11 @@ def erode(win: Windows, memo: Memo, top: int, words: npt.NDArray[np.uint64], at:
                 level += 1
                 continue
             table = memo.table[memo.table_at[level] :]
-            low, high, mass = win.low[level], win.high[level], win.mass[level]
+            one, two, mass = win.one[level], win.two[level], win.mass[level]
             total = 0.0
             seen, clear = full, 0.0  # neighbouring windows often show the same word
             for j in range(win.n_window[level]):
-                log = 0
-                while 2 << log <= high[j] - low[j] + 1:
-                    log += 1
-                word = table[log * n + low[j]] | table[log * n + high[j] + 1 - (1 << log)]
+                word = table[one[j]] | table[two[j]]
                 if word != seen:
                     seen = word
                     clear = 1.0 if word == 0 else _clear_in_word(reach, last_mass, word)
@@ -226,10 +234,14 @@ def erode(win: Windows, memo: Memo, top: int, words: npt.NDArray[np.uint64], at:
         else:
             if level <= top + 1 and memo.halt[0] != 0:
                 return 0.0
-            memo.total[level] += win.mass[level, memo.step[level]] * value
-            memo.step[level] += 1
-            if memo.step[level] < win.n_window[level]:
-                _window_block(win, memo, level, memo.step[level])
+            j = memo.step[level]
+            memo.total[level] += win.mass[level, j] * value
+            j += 1
+            while j < win.n_window[level] and not _window_block(win, memo, level, j):  # neighbours are often alike
+                memo.total[level] += win.mass[level, j] * value
+                j += 1
+            memo.step[level] = j
+            if j < win.n_window[level]:
                 level += 1
                 entering = True
                 continue
@@ -490,16 +502,13 @@ def erode_sure(
             if level == m - 1:
                 _open_level(win, memo, level, source)
                 table = memo.table[memo.table_at[level] :]
-                low, high, mass, base_of = win.low[level], win.high[level], win.mass[level], win.base[level]
+                one, two, mass, base_of = win.one[level], win.two[level], win.mass[level], win.base[level]
                 total = 0.0
                 for j in range(win.n_window[level]):
                     bits = mine[base_of[j]]
                     if bits == 0:
                         continue
-                    log = 0
-                    while 2 << log <= high[j] - low[j] + 1:
-                        log += 1
-                    word = table[log * n + low[j]] | table[log * n + high[j] + 1 - (1 << log)]
+                    word = table[one[j]] | table[two[j]]
                     if word != full:
                         total += mass[j] * _sure_in_word(reach, own_bit, last_mass, bits, word)
                 memo.total[level] = total

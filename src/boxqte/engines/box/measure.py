@@ -35,34 +35,35 @@ def _fair_side(b: Brick, levels: Levels, win: Windows, own_win: Windows, memo: M
     for s in range(combos):
         differs, some = np.uint64(0), np.uint64(0)
         at = s * rows
+        view = seen if combos > 1 else own
         if b.s_single[s]:  # x' must take another combination: what x's own alone sees does not count
+            view = other
             for i in range(rows):
                 alone = seen[i] & ~twice[i] & own[at + i]
                 differs |= alone
                 other[i] = seen[i] & ~alone
                 bad[i] = alone
             some = differs
-        else:
-            for i in range(rows):
-                other[i] = seen[i]
         if not levels.simple:
             for i in range(rows):
-                bad[i] = full & ~(other[i] | sure[at + i])
+                bad[i] = full & ~(view[i] | sure[at + i])
                 some |= bad[i]
         clear = common
         if differs != 0 or common < 0.0:
-            clear = erode(win, memo, 0, other, 0)
+            clear = erode(win, memo, 0, view, 0)
             if differs == 0:
                 common = clear
-        if clear > 0.0 and some != 0 and clear_cores(own_win, memo, bad, other):
-            clear = max(clear - erode_sure(own_win, win, memo, bad, 0, other, 0), 0.0)
+        if clear > 0.0 and some != 0 and clear_cores(own_win, memo, bad, view):
+            clear = max(clear - erode_sure(own_win, win, memo, bad, 0, view, 0), 0.0)
         total += b.s_mass[s] * clear
     return total
 
 
 @inlined
 def _count_bits(b: Brick, bits: npt.NDArray[np.uint64]) -> None:
-    """b.all_bits and b.twice = the bits of any, and of more than one, combination."""
+    """b.all_bits and b.twice = the bits of any, and of more than one, combination; nothing if its own bits are all there is."""
+    if b.info[2] == 1 and not b.s_single[0]:
+        return
     rows = b.info[4]
     seen, twice = b.all_bits, b.twice
     for i in range(rows):

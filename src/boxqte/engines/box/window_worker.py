@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from boxqte.engines.box.brick import ROLE_E, ROLE_O, ROLE_S, Brick, Frame, Levels, Nodes
 from boxqte.engines.box.driver import COUNTED, BoxArray, Closed, FloatArray, Reply
-from boxqte.engines.box.erosion import LARGE_MEMO, LARGE_WORDS, SMALL_MEMO, SMALL_WORDS, Memo, Windows
+from boxqte.engines.box.erosion import MEMO_SLOTS, MEMO_WORDS, Memo, Windows
 from boxqte.engines.box.exchange_worker import root_boxes
 from boxqte.engines.box.problem import Problem, compile_problem, wrapped
 from boxqte.engines.box.ranks import LANE, MOST_RANKS, Ranks
@@ -197,9 +197,9 @@ class WindowWorker:
             block_at=np.zeros(n_levels, np.int64),
             table=np.zeros(self.table, np.uint64),
             table_at=np.zeros(n_levels, np.int64),
-            block_key=np.zeros(SMALL_MEMO * SMALL_WORDS + LARGE_MEMO * LARGE_WORDS, np.uint64),
-            block_tag=np.zeros(SMALL_MEMO + LARGE_MEMO, np.int64),
-            block_value=np.zeros(SMALL_MEMO + LARGE_MEMO),
+            block_key=np.zeros(MEMO_WORDS, np.uint64),
+            block_tag=np.zeros(MEMO_SLOTS, np.int64),
+            block_value=np.zeros(MEMO_SLOTS),
             epoch=np.ones(1, np.int64),
             step=np.zeros(n_levels, np.int64),
             total=np.zeros(n_levels),
@@ -224,6 +224,8 @@ class WindowWorker:
             high=np.zeros((n_levels, most_windows), np.int64),
             base=np.zeros((n_levels, most_windows), np.int64),
             mass=np.zeros((n_levels, most_windows)),
+            one=np.zeros((n_levels, most_windows), np.int64),
+            two=np.zeros((n_levels, most_windows), np.int64),
             reach=np.zeros(most_windows, np.uint64),
             own_bit=np.zeros(most_windows, np.uint64),
             base_mass=np.zeros((n_levels, max(longest, 64))),
