@@ -17,6 +17,8 @@ from boxqte.engines.box.sorting import sort_together
 from boxqte.engines.box.state import FAIR, LOW, UNFAIR, add_mass
 from boxqte.engines.box.tables import write_bitmaps, write_dense
 
+NODE_WORK = 1024  # the work of a node of the search, as many words of bitmaps written and measured: some .1 ms
+
 
 @kernel
 def _fair_side(b: Brick, levels: Levels, win: Windows, own_win: Windows, memo: Memo, seen: npt.NDArray[np.uint64],
@@ -203,6 +205,7 @@ def measure_shape(b: Brick, levels: Levels, win: Windows, own_win: Windows, memo
     n = tidy_offsets(levels, low, high, offset, rest, weight, masses)
     counts[2] += n
     counts[3] += 1
+    counts[5] += n * b.info[3]
     at = 0
     while at < n:
         if (n - at) * rk.size[3] >= rk.size[2] and b.info[10] < 4:

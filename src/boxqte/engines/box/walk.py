@@ -340,6 +340,7 @@ def walk_brick(cuts: Cuts, frame: Frame, levels: Levels, b: Brick, win: Windows,
                 kind = one_kind(levels, low, high)
                 if kind < 0 and table >= 0:
                     counts[1] += 1
+                    counts[5] += cells >> 5
                     _add_table(b, walk, t, table)
                     low = walk.constant[t] + walk.value[node] + walk.least[t + 1] + walk.smallest[t + 1]
                     high = walk.constant[t] + walk.value[node] + walk.most[t + 1] + walk.largest[t + 1]

@@ -15,7 +15,7 @@ from boxqte.engines.box.brick import ROLE_O, Brick, Frame, Levels, Nodes, lay_br
 from boxqte.engines.box.erosion import Memo, Windows
 from boxqte.engines.box.jit import kernel
 from boxqte.engines.box.lanes import first_bit
-from boxqte.engines.box.measure import measure_held, one_kind
+from boxqte.engines.box.measure import NODE_WORK, measure_held, one_kind
 from boxqte.engines.box.ranks import Ranks, lay_ranks
 from boxqte.engines.box.records import FULL, Arena, Cuts, known_move, make, make_leaf, residue_of, restrict, touches
 from boxqte.engines.box.state import FAIR, LOW, N_KINDS, UNFAIR, add_mass, copy_box, copy_masses
@@ -23,7 +23,6 @@ from boxqte.engines.box.tables import clear_tables
 from boxqte.engines.box.walk import LAID, NO_RECORDS, OFFSETS, Walk, lay_walk, walk_brick
 
 DONE, OUT_OF_ROOM, TOO_LARGE, SPLIT, HALTED = 0, 1, 2, 3, 4
-WORDS_A_NODE = 4096  # writing and measuring so many words of large bitmaps takes as long as a node
 
 
 class Found(NamedTuple):
@@ -335,6 +334,7 @@ def _settle_box(arena: Arena, cuts: Cuts, frame: Frame, levels: Levels, nodes: N
                 need: npt.NDArray[np.int64]) -> int:  # fmt: skip
     """Settle the box of a frame into b.own_masses, or set nodes.cut[f] to the cut that should split it (status SPLIT)."""
     counts[1] += 1
+    counts[5] += NODE_WORK
     own = b.own_masses
     for kind in range(2 * N_KINDS):
         own[kind] = 0.0
@@ -392,18 +392,18 @@ def search(
     counts: npt.NDArray[np.int64],
     need: npt.NDArray[np.int64],
 ) -> int:
-    """Take a box apart depth first, until about `budget` nodes are spent, something does not fit, or all is settled.
+    """Take a box apart depth first, until the work of `budget` nodes is done, something does not fit, or all is settled.
 
     `found` gets the settled parts with their masses (which `masses` gets as well) and the open ones, the deepest first.
-    counts: [open parts, nodes, tiles, shapes, settled parts, words of large bitmaps]. Unless DONE or HALTED, the first open
-    part is what did not fit.
+    counts: [open parts, nodes, tiles, shapes, settled parts, work]. Unless DONE or HALTED, the first open part is what
+    did not fit.
     """
     f = 1
     if not load_box(arena, cuts, frame, nodes, 0, f, box):
         _leave_open(nodes, f, found, counts)
         return OUT_OF_ROOM
     while True:
-        if f > 1 and (counts[1] + counts[5] // WORDS_A_NODE >= budget or counts[4] == len(found.settled)):
+        if f > 1 and (counts[5] >= budget * NODE_WORK or counts[4] == len(found.settled)):
             status = DONE
             break
         status = _settle_box(arena, cuts, frame, levels, nodes, f, b, win, own_win, memo, rk, walk, counts, need)

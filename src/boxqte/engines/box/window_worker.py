@@ -13,12 +13,13 @@ from boxqte.engines.box.brick import ROLE_E, ROLE_O, ROLE_S, Brick, Frame, Level
 from boxqte.engines.box.driver import COUNTED, BoxArray, Closed, FloatArray, Reply
 from boxqte.engines.box.erosion import MEMO_SLOTS, MEMO_WORDS, Memo, Windows
 from boxqte.engines.box.exchange_worker import root_boxes
+from boxqte.engines.box.measure import NODE_WORK
 from boxqte.engines.box.problem import Problem, compile_problem, wrapped
 from boxqte.engines.box.ranks import LANE, MOST_RANKS, Ranks
 from boxqte.engines.box.records import new_arena
 from boxqte.engines.box.state import N_KINDS
 from boxqte.engines.box.walk import OFFSETS, Walk
-from boxqte.engines.box.window import OUT_OF_ROOM, TOO_LARGE, WORDS_A_NODE, Found, build_root, search
+from boxqte.engines.box.window import OUT_OF_ROOM, TOO_LARGE, Found, build_root, search
 from boxqte.errors import EngineError
 from boxqte.examples import loan_ensemble, loan_space
 from boxqte.grid import build_grid
@@ -323,9 +324,9 @@ class WindowWorker:
         while left and not self.halted[0] and (begun < len(boxes) or spent < budget):
             box, _ = left.pop()
             begun += 1
-            n_open, visited, measured, _, n_settled, words = self._search(box, max(budget - spent, 1), decided)
+            n_open, visited, measured, _, n_settled, work = self._search(box, max(budget - spent, 1), decided)
             nodes += visited
-            spent += visited + words // WORDS_A_NODE
+            spent += max(work // NODE_WORK, 1)
             tiles += measured
             settled.append(self.found.settled[:n_settled].copy())
             settled_masses.append(self.found.settled_mass[:n_settled].copy())
