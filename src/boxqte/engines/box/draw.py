@@ -12,19 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.engines.box.exchange import load_box
-from boxqte.engines.box.finish import (
-    Scratch,
-    _group_axis,
-    _lay_out,
-    _rank,
-    _scalar_list,
-    _sort,
-    _vector_part,
-    finish_cost,
-)
 from boxqte.engines.box.jit import inlined, kernel
+from boxqte.engines.box.part_grids import group_axis, lay_out, scalar_list, vector_part
+from boxqte.engines.box.parts import Scratch, finish_cost
 from boxqte.engines.box.records import Arena, Cuts
 from boxqte.engines.box.state import Axes, Rules, Stack
+from boxqte.engines.box.values import rank_of, sort_values
 
 DRAWN, OUT_OF_ROOM, TOO_LARGE = 0, 1, 2
 
@@ -69,7 +62,7 @@ def _uniform(random: npt.NDArray[np.uint64]) -> float:
 
 
 @kernel
-def _merge_noting(stack: Stack, f: int, merges: bool, d: Drawing) -> None:
+def merge_noting(stack: Stack, f: int, merges: bool, d: Drawing) -> None:
     """Join the classes of the frame that are the same function, and note which combinations each one holds."""
     kept = 0
     for c in range(stack.n_classes[f]):
@@ -178,7 +171,7 @@ def _spell_out(d: Drawing, s: Scratch, side: int, index: int, out: npt.NDArray[n
 
 
 @kernel
-def _prepare(
+def prepare(
     arena: Arena, axes: Axes, cuts: Cuts, stack: Stack, f: int, s: Scratch, d: Drawing
 ) -> tuple[int, int, int, int, int]:
     """The lists of a box as `finish` makes them, with what is needed to read them backwards."""
@@ -187,25 +180,25 @@ def _prepare(
         for k in range(s.n_parts[0]):
             inside |= ((s.part_axes[k, a >> 6] >> np.uint64(a & 63)) & np.uint64(1)) != 0
         if inside:
-            _group_axis(axes, cuts, stack, f, a, s)
+            group_axis(axes, cuts, stack, f, a, s)
         _list_cells(axes, cuts, stack, f, a, inside, s, d)
     for k in range(s.n_parts[0]):
-        n = _lay_out(s.part_axes[k], s)
+        n = lay_out(s.part_axes[k], s)
         d.part_n[k] = n
         size = 1
         for i in range(n):
             d.part_axis[k, i] = s.list_axis[i]
             size *= s.group_n[s.list_axis[i]]
         d.part_size[k] = size
-    n_b = _scalar_list(arena, cuts, axes.chain, stack, f, s, 2)
+    n_b = scalar_list(arena, cuts, axes.chain, stack, f, s, 2)
     for i in range(n_b):
         d.b_value[i] = s.value[1, i]
         d.b_mass[i] = s.mass[1, i]
-    shift, top = _sort(s, n_b)
+    shift, top = sort_values(s, n_b)
     for i in range(n_b):
         d.b_used[i] = 0
     for i in range(n_b):  # entries of equal value take the ranks of that value one after the other
-        first = _rank(s.key, s.bucket, shift, top, d.b_value[i] - 1)
+        first = rank_of(s.key, s.bucket, shift, top, d.b_value[i] - 1)
         at = first + d.b_used[first]
         d.b_used[first] += 1
         d.b_entry[at] = i
@@ -215,8 +208,8 @@ def _prepare(
     for i in range(n_b):
         total += s.mass[1, i]
         s.prefix[i + 1] = total
-    n_a = _scalar_list(arena, cuts, axes.chain, stack, f, s, 1)
-    n_cells = _vector_part(arena, cuts, axes.chain, stack, f, s)
+    n_a = scalar_list(arena, cuts, axes.chain, stack, f, s, 1)
+    n_cells = vector_part(arena, cuts, axes.chain, stack, f, s)
     for cell in range(n_cells):
         least = s.grid[0, cell]
         most = least
@@ -229,23 +222,23 @@ def _prepare(
 
 
 @inlined
-def _intervals(
+def intervals(
     rules: Rules, s: Scratch, shift: int, top: int, a: np.int64, cell: int, c: int
 ) -> tuple[int, int, int, int]:
     """The ranks of B between which a class is confident with class 1 and sees class 0, and the other way round."""
     v = s.grid[c, cell] + a
-    some_neg = _rank(s.key, s.bucket, shift, top, rules.neg - a - s.extreme[0, cell])
-    no_pos = _rank(s.key, s.bucket, shift, top, rules.pos - 1 - a - s.extreme[1, cell])
-    below_pos = _rank(s.key, s.bucket, shift, top, rules.conf_pos - 1 - v)
-    in_neg = _rank(s.key, s.bucket, shift, top, rules.conf_neg - v)
+    some_neg = rank_of(s.key, s.bucket, shift, top, rules.neg - a - s.extreme[0, cell])
+    no_pos = rank_of(s.key, s.bucket, shift, top, rules.pos - 1 - a - s.extreme[1, cell])
+    below_pos = rank_of(s.key, s.bucket, shift, top, rules.conf_pos - 1 - v)
+    in_neg = rank_of(s.key, s.bucket, shift, top, rules.conf_neg - v)
     return below_pos, some_neg, no_pos, in_neg
 
 
 @inlined
-def _close(s: Scratch, shift: int, top: int, limit: np.int64, fuzz: int) -> bool:
+def close_to_some(s: Scratch, shift: int, top: int, limit: np.int64, fuzz: int) -> bool:
     """Whether some entry of B is so close to the limit that rounded values cannot tell on which side it is."""
-    below = _rank(s.key, s.bucket, shift, top, limit - fuzz - 1)
-    return _rank(s.key, s.bucket, shift, top, limit + fuzz) != below
+    below = rank_of(s.key, s.bucket, shift, top, limit - fuzz - 1)
+    return rank_of(s.key, s.bucket, shift, top, limit + fuzz) != below
 
 
 @kernel
@@ -265,26 +258,26 @@ def _weigh(
             if rules.simple:
                 low, high = rules.neg - a - s.extreme[0, cell], rules.neg - a - s.extreme[1, cell]
                 if rules.fuzz > 0 and (
-                    _close(s, shift, top, low, rules.fuzz) or _close(s, shift, top, high, rules.fuzz)
+                    close_to_some(s, shift, top, low, rules.fuzz) or close_to_some(s, shift, top, high, rules.fuzz)
                 ):
                     return -1.0
                 if low != high:
                     total += w * (
-                        prefix[_rank(s.key, s.bucket, shift, top, low)]
-                        - prefix[_rank(s.key, s.bucket, shift, top, high)]
+                        prefix[rank_of(s.key, s.bucket, shift, top, low)]
+                        - prefix[rank_of(s.key, s.bucket, shift, top, high)]
                     )
                 continue
             for c in range(stack.n_classes[f]):
                 if rules.fuzz > 0:
                     v = s.grid[c, cell] + a
                     if (
-                        _close(s, shift, top, rules.neg - v, rules.fuzz)
-                        or _close(s, shift, top, rules.pos - 1 - v, rules.fuzz)
-                        or _close(s, shift, top, rules.conf_pos - 1 - v, rules.fuzz)
-                        or _close(s, shift, top, rules.conf_neg - v, rules.fuzz)
+                        close_to_some(s, shift, top, rules.neg - v, rules.fuzz)
+                        or close_to_some(s, shift, top, rules.pos - 1 - v, rules.fuzz)
+                        or close_to_some(s, shift, top, rules.conf_pos - 1 - v, rules.fuzz)
+                        or close_to_some(s, shift, top, rules.conf_neg - v, rules.fuzz)
                     ):
                         return -1.0
-                p0, p1, n0, n1 = _intervals(rules, s, shift, top, a, cell, c)
+                p0, p1, n0, n1 = intervals(rules, s, shift, top, a, cell, c)
                 if p1 > p0:
                     total += w * stack.class_mass[f, c] * (prefix[p1] - prefix[p0])
                 if n1 > n0:
@@ -332,18 +325,18 @@ def _draw_one(rules: Rules, stack: Stack, f: int, s: Scratch, d: Drawing, total:
         i, cell = at // n_cells, at % n_cells
         a = s.value[0, i]
         if rules.simple:
-            r0 = _rank(s.key, s.bucket, shift, top, rules.neg - a - s.extreme[1, cell])
-            r1 = _rank(s.key, s.bucket, shift, top, rules.neg - a - s.extreme[0, cell])
+            r0 = rank_of(s.key, s.bucket, shift, top, rules.neg - a - s.extreme[1, cell])
+            r1 = rank_of(s.key, s.bucket, shift, top, rules.neg - a - s.extreme[0, cell])
             if r1 > r0 and prefix[r1] <= prefix[r0]:
                 r1 = r0
             continue
         mass = 0.0
         for c in range(stack.n_classes[f]):
-            p0, p1, n0, n1 = _intervals(rules, s, shift, top, a, cell, c)
+            p0, p1, n0, n1 = intervals(rules, s, shift, top, a, cell, c)
             mass += stack.class_mass[f, c] * (max(prefix[p1] - prefix[p0], 0.0) + max(prefix[n1] - prefix[n0], 0.0))
         left = _uniform(d.random) * mass
         for c in range(stack.n_classes[f]):
-            p0, p1, n0, n1 = _intervals(rules, s, shift, top, a, cell, c)
+            p0, p1, n0, n1 = intervals(rules, s, shift, top, a, cell, c)
             up = stack.class_mass[f, c] * max(prefix[p1] - prefix[p0], 0.0)
             down = stack.class_mass[f, c] * max(prefix[n1] - prefix[n0], 0.0)
             if left < up:
@@ -405,10 +398,10 @@ def draw(
     for i in range(start, len(boxes)):
         if not load_box(arena, axes, cuts, stack, 0, 1, boxes[i]):
             return i
-        _merge_noting(stack, 1, merges, d)
+        merge_noting(stack, 1, merges, d)
         status[i] = TOO_LARGE
         if finish_cost(arena, axes, cuts, stack, 1, s) <= rules.finish_limit:
-            n_a, _, n_cells, shift, top = _prepare(arena, axes, cuts, stack, 1, s, d)
+            n_a, _, n_cells, shift, top = prepare(arena, axes, cuts, stack, 1, s, d)
             total = _weigh(rules, stack, 1, s, d, n_a, n_cells, shift, top)
             if total > 0.0:
                 status[i] = DRAWN

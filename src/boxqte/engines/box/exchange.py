@@ -11,9 +11,21 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from boxqte.engines.box.finish import Scratch, finish, finish_cost
+from boxqte.engines.box.finish import finish
 from boxqte.engines.box.jit import kernel
-from boxqte.engines.box.records import FULL, Arena, Cuts, known_move, make, make_leaf, residue_of, restrict
+from boxqte.engines.box.parts import Scratch, finish_cost
+from boxqte.engines.box.records import (
+    FULL,
+    Arena,
+    Cuts,
+    held_mass,
+    known_move,
+    make,
+    make_leaf,
+    residue_of,
+    restrict,
+    side_of,
+)
 from boxqte.engines.box.state import (
     FAIR,
     LOW,
@@ -87,33 +99,9 @@ def _narrow(axes: Axes, cuts: Cuts, stack: Stack, src: int, dst: int, cut: int, 
     if src != dst:
         copy_box(stack.domain[src], stack.domain[dst])
         copy_masses(stack.axis_mass[src], stack.axis_mass[dst])
-    mass = 0.0
     for w in range(stack.domain.shape[2]):
-        keep = cuts.mask[cut, w] if side == 1 else ~cuts.mask[cut, w]
-        word = stack.domain[src, axis, w] & keep
-        stack.domain[dst, axis, w] = word
-        c = w << 6
-        while word:
-            if word & np.uint64(1):
-                mass += axes.mass[axis, c]
-            word >>= np.uint64(1)
-            c += 1
-    stack.axis_mass[dst, axis] = mass
-
-
-@kernel
-def _one_sided(cuts: Cuts, stack: Stack, f: int, cut: int) -> int:
-    """1 if the box lies wholly on the cut's yes side, 0 if wholly on the no side, -1 if on both."""
-    axis = cuts.axis[cut]
-    yes = False
-    no = False
-    for w in range(stack.domain.shape[2]):
-        word = stack.domain[f, axis, w]
-        yes |= (word & cuts.mask[cut, w]) != 0
-        no |= (word & ~cuts.mask[cut, w]) != 0
-    if yes and no:
-        return -1
-    return 1 if yes else 0
+        stack.domain[dst, axis, w] &= cuts.mask[cut, w] if side == 1 else ~cuts.mask[cut, w]
+    stack.axis_mass[dst, axis] = held_mass(stack.domain[dst, axis], axes.mass[axis])
 
 
 @kernel
@@ -204,7 +192,7 @@ def child(arena: Arena, axes: Axes, cuts: Cuts, stack: Stack, src: int, dst: int
         # Sets are not nested: what is left of the axis may settle cuts that this one alone does not.
         for other in range(cuts.start[axis], cuts.start[axis + 1]):
             if other != cut:
-                outcome = _one_sided(cuts, stack, dst, other)
+                outcome = side_of(cuts, stack.domain[dst], other)
                 if outcome >= 0 and not _restrict_all(arena, cuts, stack, dst, dst, other, outcome):
                     return False
     _merge_classes(stack, dst)
@@ -300,16 +288,12 @@ def load_box(
             stack.rows[f, r, c] = stack.rows[root, r, c]
     stack.n_rows[f] = stack.n_rows[root]
     for a in range(stack.axis_mass.shape[1]):
-        mass = 0.0
-        for c in range(axes.n_cells[a]):
-            if (domain[a, c >> 6] >> np.uint64(c & 63)) & np.uint64(1):
-                mass += axes.mass[a, c]
-        stack.axis_mass[f, a] = mass
+        stack.axis_mass[f, a] = held_mass(domain[a], axes.mass[a])
         if axes.chain[a]:  # the tightest cut on either side settles all the others
             below = -1
             above = -1
             for cut in range(cuts.start[a], cuts.start[a + 1]):
-                outcome = _one_sided(cuts, stack, f, cut)
+                outcome = side_of(cuts, stack.domain[f], cut)
                 if outcome == 0:
                     below = cut
                 elif outcome == 1 and above < 0:
@@ -320,7 +304,7 @@ def load_box(
                 return False
             continue
         for cut in range(cuts.start[a], cuts.start[a + 1]):
-            outcome = _one_sided(cuts, stack, f, cut)
+            outcome = side_of(cuts, stack.domain[f], cut)
             if outcome >= 0 and not _restrict_all(arena, cuts, stack, f, f, cut, outcome):
                 return False
     _merge_classes(stack, f)

@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from boxqte.engines.box.driver import POINT, BoxArray, Closed, FloatArray, Reply
 from boxqte.engines.box.exchange import NEEDS_EXACT, OUT_OF_ROOM, Ledger, build_root, search
-from boxqte.engines.box.finish import BLOCK, Scratch
+from boxqte.engines.box.finish import BLOCK
+from boxqte.engines.box.parts import Scratch
 from boxqte.engines.box.problem import Problem, sensitive_classes
 from boxqte.engines.box.records import new_arena
 from boxqte.engines.box.state import FAIR, LOW, N_KINDS, UNFAIR, Rules, Stack

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.engines.box.jit import inlined, kernel
+from boxqte.engines.box.lanes import first_bit
 
 RECORD = np.dtype(
     [("cut", np.int32), ("yes", np.uint32), ("no", np.uint32), ("pad", np.uint32), ("min", np.int64), ("max", np.int64)]
@@ -206,3 +207,30 @@ def touches(axes: npt.NDArray[np.uint64], tree: np.uint32, which: npt.NDArray[np
         if axes[tree, w] & word:
             return True
     return False
+
+
+@inlined
+def side_of(cuts: Cuts, domain: npt.NDArray[np.uint64], cut: int) -> int:
+    """1 if the box lies wholly on the cut's yes side, 0 if wholly on the no side, -1 if on both."""
+    axis = cuts.axis[cut]
+    yes = False
+    no = False
+    for w in range(domain.shape[1]):
+        word = domain[axis, w]
+        yes |= (word & cuts.mask[cut, w]) != 0
+        no |= (word & ~cuts.mask[cut, w]) != 0
+    if yes and no:
+        return -1
+    return 1 if yes else 0
+
+
+@inlined
+def held_mass(cells: npt.NDArray[np.uint64], mass: npt.NDArray[np.float64]) -> float:
+    """The mass of the cells of one axis that a box holds."""
+    total = 0.0
+    for w in range(len(cells)):
+        word = cells[w]
+        while word != 0:
+            total += mass[np.uint64(w << 6) + first_bit(word)]
+            word &= word - np.uint64(1)
+    return total

@@ -15,10 +15,10 @@ import numpy.typing as npt
 from boxqte.engines.box.brick import ROLE_O, Brick, Frame, Levels, Nodes
 from boxqte.engines.box.erosion import Memo, Windows
 from boxqte.engines.box.jit import inlined, kernel
-from boxqte.engines.box.lanes import LANES, eight_equal, first_bit
+from boxqte.engines.box.lanes import LANES, eight_equal
 from boxqte.engines.box.measure import measure_shape, one_kind
 from boxqte.engines.box.ranks import Ranks
-from boxqte.engines.box.records import FULL, Arena, Cuts, restrict, touches
+from boxqte.engines.box.records import FULL, Arena, Cuts, held_mass, restrict, side_of, touches
 from boxqte.engines.box.state import add_mass, copy_box, copy_masses
 from boxqte.engines.box.tables import fill_table
 
@@ -280,14 +280,9 @@ def _keep_extremes(b: Brick, walk: Walk) -> None:
 def _narrow(cuts: Cuts, frame: Frame, walk: Walk, cut: int, yes: bool) -> None:
     """Restrict the cut's axis to one side."""
     axis = cuts.axis[cut]
-    mass = 0.0
     for w in range(walk.domain.shape[1]):
-        word = walk.domain[axis, w] & (cuts.mask[cut, w] if yes else ~cuts.mask[cut, w])
-        walk.domain[axis, w] = word
-        while word != 0:
-            mass += frame.mass[axis, np.uint64(w << 6) + first_bit(word)]
-            word &= word - np.uint64(1)
-    walk.axis_mass[axis] = mass
+        walk.domain[axis, w] &= cuts.mask[cut, w] if yes else ~cuts.mask[cut, w]
+    walk.axis_mass[axis] = held_mass(walk.domain[axis], frame.mass[axis])
 
 
 @inlined
@@ -361,12 +356,8 @@ def walk_brick(cuts: Cuts, frame: Frame, levels: Levels, b: Brick, win: Windows,
                     node = walk.root[t]
                 continue
             axis = cuts.axis[cut]
-            yes, no = False, False
-            for w in range(walk.domain.shape[1]):
-                word = walk.domain[axis, w]
-                yes |= (word & cuts.mask[cut, w]) != 0
-                no |= (word & ~cuts.mask[cut, w]) != 0
-            if yes and no:
+            side = side_of(cuts, walk.domain, cut)
+            if side < 0:
                 walk.at_tree[depth] = t
                 walk.at_node[depth] = node
                 walk.side[depth] = 1
@@ -375,7 +366,7 @@ def walk_brick(cuts: Cuts, frame: Frame, levels: Levels, b: Brick, win: Windows,
                 walk.kept_mass[depth] = walk.axis_mass[axis]
                 depth += 1
                 _narrow(cuts, frame, walk, cut, True)
-            node = walk.yes[node] if yes else walk.no[node]
+            node = walk.no[node] if side == 0 else walk.yes[node]
         # back, to the last choice whose other side is left; a shape is measured once all of its offsets are known
         while depth > 0 or n > 0:
             d = depth - 1

@@ -14,10 +14,21 @@ import numpy.typing as npt
 from boxqte.engines.box.brick import ROLE_O, Brick, Frame, Levels, Nodes, lay_brick
 from boxqte.engines.box.erosion import Memo, Windows
 from boxqte.engines.box.jit import kernel
-from boxqte.engines.box.lanes import first_bit
 from boxqte.engines.box.measure import NODE_WORK, measure_held, one_kind
 from boxqte.engines.box.ranks import Ranks, lay_ranks
-from boxqte.engines.box.records import FULL, Arena, Cuts, known_move, make, make_leaf, residue_of, restrict, touches
+from boxqte.engines.box.records import (
+    FULL,
+    Arena,
+    Cuts,
+    held_mass,
+    known_move,
+    make,
+    make_leaf,
+    residue_of,
+    restrict,
+    side_of,
+    touches,
+)
 from boxqte.engines.box.state import FAIR, LOW, N_KINDS, UNFAIR, add_mass, copy_box, copy_masses
 from boxqte.engines.box.tables import clear_tables
 from boxqte.engines.box.walk import LAID, NO_RECORDS, OFFSETS, Walk, lay_walk, walk_brick
@@ -39,15 +50,9 @@ class Found(NamedTuple):
 def narrow_box(cuts: Cuts, frame: Frame, nodes: Nodes, f: int, cut: int, side: int) -> None:
     """Restrict the box of a frame, but not its trees, to one side of a cut."""
     axis = cuts.axis[cut]
-    mass = 0.0
     for w in range(nodes.domain.shape[2]):
-        keep = cuts.mask[cut, w] if side == 1 else ~cuts.mask[cut, w]
-        held = nodes.domain[f, axis, w] & keep
-        nodes.domain[f, axis, w] = held
-        while held != 0:
-            mass += frame.mass[axis, np.uint64(w << 6) + first_bit(held)]
-            held &= held - np.uint64(1)
-    nodes.axis_mass[f, axis] = mass
+        nodes.domain[f, axis, w] &= cuts.mask[cut, w] if side == 1 else ~cuts.mask[cut, w]
+    nodes.axis_mass[f, axis] = held_mass(nodes.domain[f, axis], frame.mass[axis])
 
 
 @kernel
@@ -69,7 +74,7 @@ def child(arena: Arena, cuts: Cuts, frame: Frame, nodes: Nodes, src: int, dst: i
         if k != cut:
             if frame.chain[axis]:  # one prefix cut settles all that follows from it in one restriction
                 continue
-            outcome = _one_sided(cuts, nodes, dst, k)
+            outcome = side_of(cuts, nodes.domain[dst], k)
             if outcome < 0:
                 continue
         move = k << 1 | outcome
@@ -94,21 +99,6 @@ def child(arena: Arena, cuts: Cuts, frame: Frame, nodes: Nodes, src: int, dst: i
 
 
 @kernel
-def _one_sided(cuts: Cuts, nodes: Nodes, f: int, cut: int) -> int:
-    """1 if the box lies wholly on the cut's yes side, 0 if wholly on the no side, -1 if on both."""
-    axis = cuts.axis[cut]
-    yes = False
-    no = False
-    for w in range(nodes.domain.shape[2]):
-        word = nodes.domain[f, axis, w]
-        yes |= (word & cuts.mask[cut, w]) != 0
-        no |= (word & ~cuts.mask[cut, w]) != 0
-    if yes and no:
-        return -1
-    return 1 if yes else 0
-
-
-@kernel
 def load_box(
     arena: Arena, cuts: Cuts, frame: Frame, nodes: Nodes, root: int, f: int, domain: npt.NDArray[np.uint64]
 ) -> bool:
@@ -120,18 +110,12 @@ def load_box(
     for t in range(nodes.n_trees[root]):
         nodes.trees[f, t] = nodes.trees[root, t]
     for a in range(len(frame.role)):  # all of them first: the mass counts also if the arena is full below
-        nodes.axis_mass[f, a] = 1.0
-        if frame.role[a] == ROLE_O:
-            mass = 0.0
-            for c in range(frame.n_cells[a]):
-                if (domain[a, c >> 6] >> np.uint64(c & 63)) & np.uint64(1):
-                    mass += frame.mass[a, c]
-            nodes.axis_mass[f, a] = mass
+        nodes.axis_mass[f, a] = held_mass(domain[a], frame.mass[a]) if frame.role[a] == ROLE_O else 1.0
     for a in range(len(frame.role)):
         if frame.role[a] != ROLE_O:
             continue
         for k in range(cuts.start[a], cuts.start[a + 1]):
-            outcome = _one_sided(cuts, nodes, f, k)
+            outcome = side_of(cuts, nodes.domain[f], k)
             if outcome < 0:
                 continue
             kept = 0
