@@ -425,14 +425,17 @@ def test_an_interrupt_that_a_destructor_swallows_is_remembered() -> None:
             with contextlib.suppress(KeyboardInterrupt):  # as Python does with what a destructor raises
                 signal.raise_signal(signal.SIGINT)
 
-    before = signal.getsignal(signal.SIGINT)
-    with remembered_interrupts() as interrupts:
-        deaf = Deaf()
-        assert not interrupts
-        del deaf
-        gc.collect()
-        assert interrupts == [signal.SIGINT]
-    assert signal.getsignal(signal.SIGINT) is before
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background has it ignored
+    try:
+        with remembered_interrupts() as interrupts:
+            deaf = Deaf()
+            assert not interrupts
+            del deaf
+            gc.collect()
+            assert interrupts == [signal.SIGINT]
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 # --- the command, real models ---
