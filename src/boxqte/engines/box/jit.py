@@ -44,9 +44,11 @@ def _sources(source: Path) -> frozenset[Path]:
 
 @cache
 def _digest(source: Path) -> str:
-    digest = hashlib.sha256(f"{numba.__version__} {sys.version_info[:2]}".encode())
+    """What the machine code depends on. Path and time of the files too: numba compiles anew where they differ, and the marker
+    below must not claim another installation's work."""
+    digest = hashlib.sha256(f"{numba.__version__} {sys.version_info[:2]} {HERE}".encode())
     for file in sorted(_sources(source)):
-        digest.update(file.name.encode())
+        digest.update(f"{file.name} {file.stat().st_mtime_ns}".encode())
         digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
 
