@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from boxqte.engines.box.erosion import Memo, Windows
 from boxqte.engines.box.jit import kernel
-from boxqte.engines.box.records import Arena, Cuts
+from boxqte.engines.box.records import Arena, Cuts, told_apart
 
 ROLE_O, ROLE_E, ROLE_S = 0, 1, 2
 Z_BIT = 1 << 62  # in a table's scope: it varies over the axis of the bits
@@ -160,16 +160,7 @@ def _group_cells(cuts: Cuts, frame: Frame, b: Brick, axis: int) -> None:
         # On a moving axis only neighbours may share a group: windows are ranges of groups.
         first = n - 1 if (frame.chain[axis] or frame.role[axis] == ROLE_E) and n > 0 else 0
         for g in range(first, n):
-            rep = b.group_cell[axis, g]
-            same = True
-            for k in range(cuts.start[axis], cuts.start[axis + 1]):
-                if (b.active[k >> 6] >> np.uint64(k & 63)) & np.uint64(1):
-                    one = cuts.mask[k, c >> 6] >> np.uint64(c & 63)
-                    two = cuts.mask[k, rep >> 6] >> np.uint64(rep & 63)
-                    if (one ^ two) & np.uint64(1):
-                        same = False
-                        break
-            if same:
+            if not told_apart(cuts, b.active, axis, c, b.group_cell[axis, g]):
                 found = g
                 break
         if found < 0:

@@ -15,7 +15,7 @@ from boxqte.engines.box.exchange import load_box
 from boxqte.engines.box.jit import inlined, kernel
 from boxqte.engines.box.part_grids import group_axis, lay_out, scalar_list, vector_part
 from boxqte.engines.box.parts import Scratch, finish_cost
-from boxqte.engines.box.records import Arena, Cuts
+from boxqte.engines.box.records import Arena, Cuts, told_apart
 from boxqte.engines.box.state import Axes, Rules, Stack
 from boxqte.engines.box.values import rank_of, sort_values
 
@@ -108,13 +108,7 @@ def _list_cells(axes: Axes, cuts: Cuts, stack: Stack, f: int, axis: int, grouped
                 if axes.chain[axis]:
                     same = c >= rep and (g + 1 == groups or c < s.group_cell[axis, g + 1])
                 else:
-                    for k in range(cuts.start[axis], cuts.start[axis + 1]):
-                        if (s.active[k >> 6] >> np.uint64(k & 63)) & np.uint64(1):
-                            one = cuts.mask[k, c >> 6] >> np.uint64(c & 63)
-                            two = cuts.mask[k, rep >> 6] >> np.uint64(rep & 63)
-                            if (one ^ two) & np.uint64(1):
-                                same = False
-                                break
+                    same = not told_apart(cuts, s.active, axis, c, rep)
             if same:
                 d.cell[axis, n] = c
                 d.cell_mass[axis, n] = axes.mass[axis, c]

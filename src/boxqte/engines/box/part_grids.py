@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from boxqte.engines.box.jit import inlined, kernel
 from boxqte.engines.box.parts import Scratch, overlap
-from boxqte.engines.box.records import Arena, Cuts
+from boxqte.engines.box.records import Arena, Cuts, told_apart
 from boxqte.engines.box.state import Axes, Stack
 
 
@@ -21,16 +21,7 @@ def group_axis(axes: Axes, cuts: Cuts, stack: Stack, f: int, axis: int, s: Scrat
         found = -1
         first = n - 1 if axes.chain[axis] and n > 0 else 0
         for g in range(first, n):
-            rep = s.group_cell[axis, g]
-            same = True
-            for k in range(cuts.start[axis], cuts.start[axis + 1]):
-                if (s.active[k >> 6] >> np.uint64(k & 63)) & np.uint64(1):
-                    one = cuts.mask[k, c >> 6] >> np.uint64(c & 63)
-                    two = cuts.mask[k, rep >> 6] >> np.uint64(rep & 63)
-                    if (one ^ two) & np.uint64(1):
-                        same = False
-                        break
-            if same:
+            if not told_apart(cuts, s.active, axis, c, s.group_cell[axis, g]):
                 found = g
                 break
         if found < 0:

@@ -234,3 +234,15 @@ def held_mass(cells: npt.NDArray[np.uint64], mass: npt.NDArray[np.float64]) -> f
             total += mass[np.uint64(w << 6) + first_bit(word)]
             word &= word - np.uint64(1)
     return total
+
+
+@inlined
+def told_apart(cuts: Cuts, active: npt.NDArray[np.uint64], axis: int, one: int, two: int) -> bool:
+    """Whether an active cut sends two cells of the axis to different sides."""
+    for k in range(cuts.start[axis], cuts.start[axis + 1]):
+        if (active[k >> 6] >> np.uint64(k & 63)) & np.uint64(1):
+            first = cuts.mask[k, one >> 6] >> np.uint64(one & 63)
+            second = cuts.mask[k, two >> 6] >> np.uint64(two & 63)
+            if (first ^ second) & np.uint64(1):
+                return True
+    return False
