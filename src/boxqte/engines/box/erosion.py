@@ -83,17 +83,25 @@ class Memo(NamedTuple):
 
 @inlined
 def _hash(words: npt.NDArray[np.uint64]) -> np.uint64:
-    """Two interleaved chains: one alone would wait for its own multiplications."""
-    one = np.uint64(0x243F6A8885A308D3)
-    two = np.uint64(len(words))
-    for i in range(len(words) >> 1):
-        one = (one ^ words[2 * i]) * np.uint64(0x9E3779B97F4A7C15)
+    """Four interleaved chains: one alone would wait for its own multiplications."""
+    n = len(words)
+    one, two = np.uint64(0x243F6A8885A308D3), np.uint64(n)
+    three, four = np.uint64(0x13198A2E03707344), np.uint64(0xA4093822299F31D0)
+    for i in range(n >> 2):
+        one = (one ^ words[4 * i]) * np.uint64(0x9E3779B97F4A7C15)
         one ^= one >> np.uint64(32)
-        two = (two ^ words[2 * i + 1]) * np.uint64(0xC4CEB9FE1A85EC53)
+        two = (two ^ words[4 * i + 1]) * np.uint64(0xC4CEB9FE1A85EC53)
         two ^= two >> np.uint64(32)
-    if len(words) & 1:
-        one = (one ^ words[len(words) - 1]) * np.uint64(0x9E3779B97F4A7C15)
-    return (one ^ (two >> np.uint64(7))) * np.uint64(0xFF51AFD7ED558CCD)
+        three = (three ^ words[4 * i + 2]) * np.uint64(0x9E3779B97F4A7C15)
+        three ^= three >> np.uint64(32)
+        four = (four ^ words[4 * i + 3]) * np.uint64(0xC4CEB9FE1A85EC53)
+        four ^= four >> np.uint64(32)
+    for i in range(n & ~3, n):
+        one = (one ^ words[i]) * np.uint64(0x9E3779B97F4A7C15)
+        one ^= one >> np.uint64(32)
+    one = (one ^ (two >> np.uint64(7))) * np.uint64(0xFF51AFD7ED558CCD)
+    three = (three ^ (four >> np.uint64(7))) * np.uint64(0xFF51AFD7ED558CCD)
+    return (one ^ (three >> np.uint64(11))) * np.uint64(0x9E3779B97F4A7C15)
 
 
 @inlined
@@ -174,7 +182,7 @@ def _window_block(win: Windows, memo: Memo, level: int, j: int) -> bool:
     return bool(differ != 0)
 
 
-@kernel
+@inlined
 def erode(win: Windows, memo: Memo, top: int, words: npt.NDArray[np.uint64], at: int) -> float:
     """The mass of the x of the row axes top.. and the last axis whose window is clear in words[at:at+size[top]]."""
     m = win.n_rows[0]
@@ -202,7 +210,7 @@ def erode(win: Windows, memo: Memo, top: int, words: npt.NDArray[np.uint64], at:
                 level -= 1
                 continue
             slot = -1
-            if n <= LARGE_WORDS:
+            if n <= MIDDLE_WORDS or (level > top and n <= LARGE_WORDS):
                 slot = _slot(_hash(source), n)
                 key_at = _key_at(slot)
                 if memo.block_tag[slot] == memo.epoch[0] * 64 + level and _equal(
@@ -377,7 +385,7 @@ def _near_word(win: Windows, row: int, words: npt.NDArray[np.uint64]) -> np.uint
     return word  # type: ignore[no-any-return]
 
 
-@kernel
+@inlined
 def clear_cores(win: Windows, memo: Memo, cells: npt.NDArray[np.uint64], words: npt.NDArray[np.uint64]) -> bool:
     """Take out of `cells` those whose core touches `words`: every window of a cell covers its core. Whether any is left.
 
@@ -428,7 +436,7 @@ def clear_cores(win: Windows, memo: Memo, cells: npt.NDArray[np.uint64], words: 
     return bool(some != 0)
 
 
-@kernel
+@inlined
 def erode_sure(
     win: Windows,
     merged: Windows,

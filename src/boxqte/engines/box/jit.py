@@ -85,6 +85,12 @@ def inlined(function: Kernel) -> Kernel:
     return _compiled(function, forceinline=True, _nrt=False)
 
 
+def spliced(function: Kernel) -> Kernel:
+    """A kernel that becomes part of its callers before they are compiled, for large bodies: numba compiles a callee by itself,
+    and its code once more with every caller, up to the outermost."""
+    return _compiled(function, inline="always", _nrt=False)
+
+
 def summing(function: Kernel) -> Kernel:
     """An inlined kernel whose float sums may be taken in any order (the proofs count roundings, not their order)."""
     return _compiled(function, forceinline=True, fastmath={"reassoc"}, _nrt=False)

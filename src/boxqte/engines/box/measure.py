@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from boxqte.engines.box.brick import Brick, Frame, Levels
 from boxqte.engines.box.erosion import Memo, Windows, clear_cores, erode, erode_sure, mass_of
-from boxqte.engines.box.jit import inlined, kernel
+from boxqte.engines.box.jit import inlined, kernel, spliced
 from boxqte.engines.box.ranks import MOST_RANKS, Ranks, measure_ranks
 from boxqte.engines.box.records import Arena, Cuts
 from boxqte.engines.box.sorting import sort_together
@@ -20,7 +20,11 @@ from boxqte.engines.box.tables import write_bitmaps, write_dense
 NODE_WORK = 1024  # the work of a node of the search, as many words of bitmaps written and measured: some .1 ms
 
 
-@kernel
+# A call copies every array of every argument to the stack, seven words each. A brick of a few hundred cells is measured in about
+# the time of one such call, so all that is called per shape or per offset is inlined, from one place each.
+
+
+@spliced
 def _fair_side(b: Brick, levels: Levels, win: Windows, own_win: Windows, memo: Memo, seen: npt.NDArray[np.uint64],
                twice: npt.NDArray[np.uint64], own: npt.NDArray[np.uint64], sure: npt.NDArray[np.uint64]) -> float:  # fmt: skip
     """The mass of (s, x) that are sure and whose admissible windows hold no bit (row words of one offset).
@@ -40,15 +44,17 @@ def _fair_side(b: Brick, levels: Levels, win: Windows, own_win: Windows, memo: M
         view = seen if combos > 1 else own
         if b.s_single[s]:  # x' must take another combination: what x's own alone sees does not count
             view = other
+            mine = own[at : at + rows]
             for i in range(rows):
-                alone = seen[i] & ~twice[i] & own[at + i]
+                alone = seen[i] & ~twice[i] & mine[i]
                 differs |= alone
                 other[i] = seen[i] & ~alone
                 bad[i] = alone
             some = differs
         if not levels.simple:
+            mine = sure[at : at + rows]
             for i in range(rows):
-                bad[i] = full & ~(view[i] | sure[at + i])
+                bad[i] = full & ~(view[i] | mine[i])
                 some |= bad[i]
         clear = common
         if differs != 0 or common < 0.0:
@@ -72,26 +78,10 @@ def _count_bits(b: Brick, bits: npt.NDArray[np.uint64]) -> None:
         seen[i] = bits[i]
         twice[i] = 0
     for s in range(1, b.info[2]):
-        at = s * rows
+        mine = bits[s * rows : (s + 1) * rows]
         for i in range(rows):
-            word = bits[at + i]
-            twice[i] |= seen[i] & word
-            seen[i] |= word
-
-
-@kernel
-def _fair_extremes(
-    b: Brick, levels: Levels, win: Windows, own_win: Windows, memo: Memo, neg: npt.NDArray[np.uint64]
-) -> float:
-    """The fair mass by the extreme sums over S: smallest, largest, and where points matter second smallest and largest."""
-    rows = b.info[4]
-    largest = b.pos[0]
-    for i in range(rows, b.info[10] * rows):
-        largest[i] = ~neg[i] & win.full[0]
-    twice = 2 * rows if b.info[10] == 4 else 0
-    return _fair_side(b, levels, win, own_win, memo, neg, neg[twice:], b.who_low, b.who_low) + _fair_side(
-        b, levels, win, own_win, memo, largest[rows:], largest[rows + twice :], b.who_high, b.who_high
-    )
+            twice[i] |= seen[i] & mine[i]
+            seen[i] |= mine[i]
 
 
 @inlined
@@ -138,32 +128,38 @@ def tidy_offsets(levels: Levels, low: int, high: int, offset: npt.NDArray[np.int
     return kept
 
 
-@kernel
+@spliced
 def _measure_bitmaps(b: Brick, levels: Levels, win: Windows, own_win: Windows, memo: Memo, weights: npt.NDArray[np.float64],
                      masses: npt.NDArray[np.float64]) -> None:  # fmt: skip
     """Measure the bitmaps that were written for so many offsets."""
-    rows, combos, per_combo = b.info[3], b.info[2], b.info[4]
+    combos, per_combo, extremes = b.info[2], b.info[4], b.info[10]
+    rows = extremes * per_combo if extremes > 0 else b.info[3]
+    second = 2 * per_combo if extremes == 4 else 0  # where points matter: the second smallest, the second largest
     for k in range(len(weights)):
         if b.halt[0] != 0:
             return
-        neg = b.neg[k]
-        low = 0.0
-        if b.info[10] > 0:
-            fair = _fair_extremes(b, levels, win, own_win, memo, neg)
-        elif levels.simple:
-            pos = b.pos[0]
+        neg, pos = b.neg[k], b.pos[0] if levels.simple else b.pos[k]
+        if levels.simple:
             for i in range(rows):
                 pos[i] = ~neg[i] & win.full[0]
-            _count_bits(b, neg)
-            fair = _fair_side(b, levels, win, own_win, memo, b.all_bits, b.twice, neg, pos)
-            _count_bits(b, pos)
-            fair += _fair_side(b, levels, win, own_win, memo, b.all_bits, b.twice, pos, neg)
-        else:
-            _count_bits(b, neg)
-            fair = _fair_side(b, levels, win, own_win, memo, b.all_bits, b.twice, neg, b.sure_pos[k])
-            _count_bits(b, b.pos[k])
-            fair += _fair_side(b, levels, win, own_win, memo, b.all_bits, b.twice, b.pos[k], b.sure_neg[k])
-            unsure = b.pos[k]  # its work is done
+        fair = 0.0
+        for side in range(2):
+            bits = neg if side == 0 else pos
+            if extremes > 0:  # the smallest sum tells whether any is negative, the largest whether any is positive
+                seen = bits[side * per_combo :]
+                twice = seen[second:]
+                own = b.who_low if side == 0 else b.who_high
+                sure = own
+            else:
+                _count_bits(b, bits)
+                seen, twice, own = b.all_bits, b.twice, bits
+                sure = pos if side == 0 else neg
+                if not levels.simple:
+                    sure = b.sure_pos[k] if side == 0 else b.sure_neg[k]
+            fair += _fair_side(b, levels, win, own_win, memo, seen, twice, own, sure)
+        low = 0.0
+        if not levels.simple:
+            unsure = pos  # its work is done
             for i in range(rows):
                 unsure[i] = win.full[0] & ~(b.sure_pos[k, i] | b.sure_neg[k, i])
             for s in range(combos):
@@ -196,7 +192,7 @@ def measure_held(arena: Arena, cuts: Cuts, frame: Frame, b: Brick, levels: Level
     return True
 
 
-@kernel
+@spliced
 def measure_shape(b: Brick, levels: Levels, win: Windows, own_win: Windows, memo: Memo, rk: Ranks,
                   table: npt.NDArray[np.int64], low: int,
                   high: int, offset: npt.NDArray[np.int64], rest: npt.NDArray[np.int64], weight: npt.NDArray[np.float64],

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.engines.box.brick import ROLE_S, Z_BIT, Brick, Frame, Levels
-from boxqte.engines.box.jit import inlined, kernel
+from boxqte.engines.box.jit import inlined, kernel, spliced
 from boxqte.engines.box.lanes import eight_at_most
 from boxqte.engines.box.records import FULL, Arena, Cuts, residue_of, restrict
 
@@ -311,7 +311,7 @@ def _at_group(arena: Arena, cuts: Cuts, frame: Frame, b: Brick, tree: np.uint32,
     return tree
 
 
-@kernel
+@spliced
 def write_bitmaps(arena: Arena, cuts: Cuts, frame: Frame, b: Brick, levels: Levels, offsets: npt.NDArray[np.int64],
                   rests: npt.NDArray[np.int64], n: int) -> bool:  # fmt: skip
     """Write the signs of the sum of the held trees, for every offset: the outer axes cell by cell, the others by tables.
@@ -469,7 +469,7 @@ def _write_rows(b: Brick, levels: Levels, level: int, row: int, offsets: npt.NDA
             _write_word(b, levels, line, 0, n_z, full, here + offsets[k], k, row + y)
 
 
-@kernel
+@inlined
 def write_dense(b: Brick, levels: Levels, table: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]) -> None:
     """The signs of a table over all moving axes (or of the extremes over S), for every offset."""
     n_z = b.info[5]

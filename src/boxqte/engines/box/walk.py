@@ -208,7 +208,7 @@ def lay_walk(arena: Arena, cuts: Cuts, frame: Frame, levels: Levels, nodes: Node
     return LAID
 
 
-@kernel
+@inlined
 def _add_table(b: Brick, walk: Walk, t: int, table: int) -> None:
     """The sum after tree t, whose walk ended at a leaf with this table."""
     cells = walk.shape[4]
@@ -305,11 +305,11 @@ def walk_brick(cuts: Cuts, frame: Frame, levels: Levels, b: Brick, win: Windows,
     node = walk.root[0]
     depth = 0
     n = 0  # offsets of the shape under work
+    going = True
     while True:
         if b.halt[0] != 0:
             return
         # down, until a tree's leaf settles everything or all trees are walked
-        going = True
         while going:
             if t == n_trees:
                 walk.offset[n] = walk.constant[t]
@@ -317,12 +317,6 @@ def walk_brick(cuts: Cuts, frame: Frame, levels: Levels, b: Brick, win: Windows,
                 walk.weight[n] = _mass(walk)
                 n += 1
                 going = False
-                if n == OFFSETS:
-                    at = walk.sum_at[n_mixed]
-                    measure_shape(b, levels, win, own_win, memo, rk, walk.dense[at : at + cells], walk.smallest[n_mixed],
-                                  walk.largest[n_mixed], walk.offset[:n], walk.rest[:n], walk.weight[:n], masses,
-                                  counts)  # fmt: skip
-                    n = 0
                 continue
             cut = walk.cut[node]
             if cut < 0:
@@ -367,27 +361,27 @@ def walk_brick(cuts: Cuts, frame: Frame, levels: Levels, b: Brick, win: Windows,
                 depth += 1
                 _narrow(cuts, frame, walk, cut, True)
             node = walk.no[node] if side == 0 else walk.yes[node]
-        # back, to the last choice whose other side is left; a shape is measured once all of its offsets are known
-        while depth > 0 or n > 0:
-            d = depth - 1
-            if n > 0 and (depth == 0 or walk.at_tree[d] < n_mixed):
-                at = walk.sum_at[n_mixed]
-                measure_shape(b, levels, win, own_win, memo, rk, walk.dense[at : at + cells], walk.smallest[n_mixed],
-                              walk.largest[n_mixed], walk.offset[:n], walk.rest[:n], walk.weight[:n], masses, counts)  # fmt: skip
-                n = 0
-                continue
-            cut = walk.cut[walk.at_node[d]]
-            axis = cuts.axis[cut]
-            for w in range(walk.domain.shape[1]):
-                walk.domain[axis, w] = walk.kept_domain[d, w]
-            walk.axis_mass[axis] = walk.kept_mass[d]
-            if walk.side[d] == 1:
-                walk.side[d] = 0
-                t = walk.at_tree[d]
-                node = walk.no[walk.at_node[d]]
-                _narrow(cuts, frame, walk, cut, False)
-                going = True
-                break
-            depth -= 1
-        if not going:
+        # a shape is measured once all of its offsets are known
+        if n == OFFSETS or (n > 0 and (depth == 0 or walk.at_tree[depth - 1] < n_mixed)):
+            at = walk.sum_at[n_mixed]
+            measure_shape(b, levels, win, own_win, memo, rk, walk.dense[at : at + cells], walk.smallest[n_mixed],
+                          walk.largest[n_mixed], walk.offset[:n], walk.rest[:n], walk.weight[:n], masses, counts)  # fmt: skip
+            n = 0
+            continue
+        # back, to the last choice whose other side is left
+        if depth == 0:
             return
+        d = depth - 1
+        cut = walk.cut[walk.at_node[d]]
+        axis = cuts.axis[cut]
+        for w in range(walk.domain.shape[1]):
+            walk.domain[axis, w] = walk.kept_domain[d, w]
+        walk.axis_mass[axis] = walk.kept_mass[d]
+        if walk.side[d] == 1:
+            walk.side[d] = 0
+            t = walk.at_tree[d]
+            node = walk.no[walk.at_node[d]]
+            _narrow(cuts, frame, walk, cut, False)
+            going = True
+        else:
+            depth -= 1

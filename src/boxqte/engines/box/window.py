@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from boxqte.engines.box.brick import ROLE_O, Brick, Frame, Levels, Nodes, lay_brick
 from boxqte.engines.box.erosion import Memo, Windows
-from boxqte.engines.box.jit import kernel
+from boxqte.engines.box.jit import kernel, spliced
 from boxqte.engines.box.measure import NODE_WORK, measure_held, one_kind
 from boxqte.engines.box.ranks import Ranks, lay_ranks
 from boxqte.engines.box.records import (
@@ -251,7 +251,7 @@ def _settle(arena: Arena, frame: Frame, nodes: Nodes, f: int, b: Brick) -> None:
     nodes.n_trees[f] = kept
 
 
-@kernel
+@spliced
 def _resolve(arena: Arena, cuts: Cuts, frame: Frame, levels: Levels, nodes: Nodes, top: int, b: Brick, win: Windows,
              own_win: Windows, memo: Memo, masses: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]) -> bool:  # fmt: skip
     """Resolve the mixed trees of a brick in every way; where none is left, list the ways of the trees over O and measure.
@@ -312,7 +312,7 @@ def _resolve(arena: Arena, cuts: Cuts, frame: Frame, levels: Levels, nodes: Node
     return True
 
 
-@kernel
+@spliced
 def _settle_box(arena: Arena, cuts: Cuts, frame: Frame, levels: Levels, nodes: Nodes, f: int, b: Brick, win: Windows,
                 own_win: Windows, memo: Memo, rk: Ranks, walk: Walk, counts: npt.NDArray[np.int64],
                 need: npt.NDArray[np.int64]) -> int:  # fmt: skip
