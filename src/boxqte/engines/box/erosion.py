@@ -316,22 +316,27 @@ def mass_of(win: Windows, memo: Memo, top: int, words: npt.NDArray[np.uint64]) -
 
 @inlined
 def _join_cores(win: Windows, level: int, source: npt.NDArray[np.uint64], target: npt.NDArray[np.uint64]) -> None:
-    """target = for every cell of a row axis the OR of the slices of its core."""
-    inner, n_base = win.size[level + 1], win.n_base[level]
-    at = 0
-    for _ in range(win.size[0] // (inner * n_base)):
+    """target = for every cell of a row axis the OR of the slices of its core. Unsigned indices are not checked for signs."""
+    inner, n_base = np.uint64(win.size[level + 1]), win.n_base[level]
+    core_low, core_high = win.core_low[level], win.core_high[level]
+    begin, to = np.uint64(0), np.uint64(0)
+    for _ in range(win.size[0] // (win.size[level + 1] * n_base)):
         for g in range(n_base):
-            first = at + win.core_low[level, g] * inner
-            here = target[at + g * inner : at + (g + 1) * inner]
-            slice_ = source[first : first + inner]
-            for i in range(inner):
-                here[i] = slice_[i]
-            for _ in range(win.core_low[level, g] + 1, win.core_high[level, g] + 1):
-                first += inner
-                slice_ = source[first : first + inner]
+            first, last = begin + np.uint64(core_low[g]) * inner, begin + np.uint64(core_high[g]) * inner
+            if inner == 1:
+                word = source[first]
+                for at in range(first + np.uint64(1), last + np.uint64(1)):
+                    word |= source[at]
+                target[to] = word
+            else:
                 for i in range(inner):
-                    here[i] |= slice_[i]
-        at += n_base * inner
+                    target[to + i] = source[first + i]
+                while first < last:
+                    first += inner
+                    for i in range(inner):
+                        target[to + i] |= source[first + i]
+            to += inner
+        begin = to
 
 
 @inlined
@@ -373,16 +378,15 @@ def _core_word(win: Windows, memo: Memo, row: int, words: npt.NDArray[np.uint64]
 
 
 @inlined
-def _near_word(win: Windows, row: int, words: npt.NDArray[np.uint64]) -> np.uint64:
-    """The OR of the words of a row and of the ends of its core along each axis."""
-    word = words[row]
-    rest = row
-    for level in range(win.n_rows[0]):
+def _line_ends(win: Windows, memo: Memo, line: int) -> None:
+    """memo.step and memo.slot = level -> how far the ends of the core are from a row of this line along the last row axis."""
+    rest = line
+    for level in range(win.n_rows[0] - 1):
         inner = win.size[level + 1]
         g = rest // inner
         rest -= g * inner
-        word |= words[row + (win.core_low[level, g] - g) * inner] | words[row + (win.core_high[level, g] - g) * inner]
-    return word  # type: ignore[no-any-return]
+        memo.step[level] = (win.core_low[level, g] - g) * inner
+        memo.slot[level] = (win.core_high[level, g] - g) * inner
 
 
 @inlined
@@ -394,15 +398,27 @@ def clear_cores(win: Windows, memo: Memo, cells: npt.NDArray[np.uint64], words: 
     """
     m, n = win.n_rows[0], win.size[0]
     n_last = win.n_base[m]
+    n_line = win.n_base[m - 1] if m > 0 else 1
     rows = 0
-    for i in range(n):
-        left = cells[i]
-        if left != 0:
-            left &= ~_cells_touched(win.core, n_last, words[i])
-            if left != 0:
-                left &= ~_cells_touched(win.core, n_last, _near_word(win, i, words))
-                rows += left != 0
+    for line in range(0, n, n_line):  # along the last row axis
+        ends = False
+        for y in range(n_line):
+            i = line + y
+            left = cells[i]
+            if left == 0:
+                continue
+            word = words[i]
+            left &= ~_cells_touched(win.core, n_last, word)
+            if left != 0 and m > 0:  # the words of the ends of its core along each axis
+                if not ends:
+                    _line_ends(win, memo, line)
+                    ends = True
+                word |= words[line + win.core_low[m - 1, y]] | words[line + win.core_high[m - 1, y]]
+                for level in range(m - 1):
+                    word |= words[i + memo.step[level]] | words[i + memo.slot[level]]
+                left &= ~_cells_touched(win.core, n_last, word)
             cells[i] = left
+            rows += left != 0
     if rows == 0:
         return False
     one, all_axes = 1.0, 1.0
