@@ -225,15 +225,14 @@ def _broadcast(
     n_axes: int,
     out: npt.NDArray[np.int64],
 ) -> None:
-    """out[grid point] += scope table at the point's coordinates in the scope."""
+    """out[grid point] += scope table at the point's coordinates in the scope. Unsigned indices are not checked for signs."""
     for i in range(n_axes):
         odometer[i] = 0
-    inner = size[n_axes - 1]
-    step = stride[n_axes - 1]
-    at = 0
-    source = np.int64(0)
+    inner = np.uint64(size[n_axes - 1])
+    varies = stride[n_axes - 1] == 1
+    at, source = np.uint64(0), np.uint64(0)
     while True:
-        if step == 1:
+        if varies:
             for j in range(inner):
                 out[at + j] += scope[source + j]
         else:
@@ -244,10 +243,10 @@ def _broadcast(
         i = n_axes - 2
         while i >= 0:
             odometer[i] += 1
-            source += stride[i]
+            source += np.uint64(stride[i])
             if odometer[i] < size[i]:
                 break
-            source -= stride[i] * size[i]
+            source -= np.uint64(stride[i] * size[i])
             odometer[i] = 0
             i -= 1
         if i < 0:
