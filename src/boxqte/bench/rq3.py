@@ -37,7 +37,8 @@ def _job(c: Configuration, method: Method, size: ModelSize, settings: Settings) 
     if method is BOX:
         return replace(job, sample=settings.samples)
     seconds = settings.limit if settings.tester_seconds is None else settings.tester_seconds
-    return replace(job, engine="tester", tester=method.title, time_limit=seconds)
+    # a tester is one thread
+    return replace(job, engine="tester", tester=method.title, time_limit=seconds, workers=1)
 
 
 def tables(settings: Settings, rows: Rows) -> list[Table]:

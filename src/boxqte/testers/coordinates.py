@@ -165,6 +165,8 @@ class Coordinates:
         try:
             if a.is_numeric:
                 out = np.array([np.nan if m else float(v) for v, m in zip(given, missing)])
+                # the double of a typed end may lie just outside of it: it means the end
+                out = np.where(out == float(a.low), self.low[i], np.where(out == float(a.high), self._present[i], out))
             else:
                 out = np.array([np.nan if m else float(known[v] if v in known else known[str(v)])
                                 for v, m in zip(given, missing)])  # fmt: skip
