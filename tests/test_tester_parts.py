@@ -69,15 +69,14 @@ def test_a_table_is_read_back_to_the_same_coordinates() -> None:
 
 
 def test_a_typed_end_of_a_range_is_read_as_that_end() -> None:
-    """The doubles of -4.44 and 3.3 lie just outside the interval that the decimals name, as in the data set LSAC."""
-    space = Space([Attribute.real("r", "-4.44", "3.3"), Attribute.integer("s", 0, 1)])
-    assert Fraction(-4.44) < space.attributes[0].low
+    """The doubles of -4.44 and 4.4 lie just outside the interval that the decimals name, as in the data set LSAC."""
+    space = Space([Attribute.real("r", "-4.44", "4.4"), Attribute.integer("s", 0, 1)])
+    low, high = space.attributes[0].low, space.attributes[0].high
+    assert Fraction(-4.44) < low and Fraction(4.4) > high
     at = Coordinates(space, "s")
-    x = at.read(pd.DataFrame({"r": [-4.44, 0.0, 3.3], "s": [0, 1, 0]}))
+    x = at.read(pd.DataFrame({"r": [-4.44, 0.0, 4.4], "s": [0, 1, 0]}))
     assert at.inside(x).all()
-    assert [Fraction(v) >= space.attributes[0].low and Fraction(v) <= space.attributes[0].high for v in x[:, 0]] == [
-        True
-    ] * 3
+    assert all(low <= Fraction(v) <= high for v in x[:, 0])
     with pytest.raises(SpaceError, match=r"attribute 'r': -4\.45 is not in its domain"):
         at.read(pd.DataFrame({"r": [-4.45], "s": [0]}))
 
