@@ -72,7 +72,8 @@ def test_a_typed_end_of_a_range_is_read_as_that_end() -> None:
     """The doubles of -4.44 and 4.4 lie just outside the interval that the decimals name, as in the data set LSAC."""
     space = Space([Attribute.real("r", "-4.44", "4.4"), Attribute.integer("s", 0, 1)])
     low, high = space.attributes[0].low, space.attributes[0].high
-    assert Fraction(-4.44) < low and Fraction(4.4) > high
+    assert Fraction(-4.44) < low
+    assert Fraction(4.4) > high
     at = Coordinates(space, "s")
     x = at.read(pd.DataFrame({"r": [-4.44, 0.0, 4.4], "s": [0, 1, 0]}))
     assert at.inside(x).all()
