@@ -209,9 +209,8 @@ def erode(win: Windows, memo: Memo, top: int, words: npt.NDArray[np.uint64], at:
                 entering = False
                 level -= 1
                 continue
-            slot = (
-                -1
-            )  # a large block that is asked for by itself hardly comes twice: its key would cost more than it saves
+            # a large block that is asked for by itself hardly comes twice: its key would cost more than it saves
+            slot = -1
             if n <= MIDDLE_WORDS or (level > top and n <= LARGE_WORDS):
                 slot = _slot(_hash(source), n)
                 key_at = _key_at(slot)
