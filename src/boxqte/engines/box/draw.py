@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from boxqte.engines.box.exchange import load_box
 from boxqte.engines.box.jit import inlined, kernel
-from boxqte.engines.box.part_grids import group_axis, lay_out, scalar_list, vector_part
+from boxqte.engines.box.part_grids import count_users, group_axis, lay_out, scalar_list, vector_part
 from boxqte.engines.box.parts import Scratch, finish_cost
 from boxqte.engines.box.records import Arena, Cuts, told_apart
 from boxqte.engines.box.state import Axes, Rules, Stack
@@ -176,6 +176,7 @@ def prepare(
         if inside:
             group_axis(axes, cuts, stack, f, a, s)
         _list_cells(axes, cuts, stack, f, a, inside, s, d)
+    count_users(arena, stack, f, s)
     for k in range(s.n_parts[0]):
         n = lay_out(s.part_axes[k], s)
         d.part_n[k] = n
@@ -204,14 +205,6 @@ def prepare(
         s.prefix[i + 1] = total
     n_a = scalar_list(arena, cuts, axes.chain, stack, f, s, 1)
     n_cells = vector_part(arena, cuts, axes.chain, stack, f, s)
-    for cell in range(n_cells):
-        least = s.grid[0, cell]
-        most = least
-        for c in range(1, stack.n_classes[f]):
-            least = min(least, s.grid[c, cell])
-            most = max(most, s.grid[c, cell])
-        s.extreme[0, cell] = least
-        s.extreme[1, cell] = most
     return n_a, n_b, n_cells, shift, top
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from boxqte.engines.box.driver import POINT, BoxArray, Closed, FloatArray, Reply
 from boxqte.engines.box.exchange import NEEDS_EXACT, OUT_OF_ROOM, Ledger, build_root, search
-from boxqte.engines.box.finish import BLOCK
+from boxqte.engines.box.finish import BLOCK, FEW, TILE
 from boxqte.engines.box.parts import Scratch
 from boxqte.engines.box.problem import Problem, sensitive_classes
 from boxqte.engines.box.records import new_arena
@@ -189,11 +189,12 @@ def rounding_bound(problem: Problem, n_classes: int) -> Fraction:
     """How far each sum of decided masses can be from the exact sum (docs/engine.md, 'Rounding').
 
     u = 2**-53. On the way to a decided mass there are, at most: per axis one rounding for every cell mass and one for
-    every addition of cells, and one product; the same for classes; a block of a sum; and a few single ones.
+    every addition of cells, and one product; the same for classes; a block of a sum over cells, and one over the few
+    entries of B; and a few single ones.
     """
     cells = sum(int(n) + 1 for n in problem.axes.n_cells.tolist())
     classes = 0 if problem.grid.thresholds.all_confident else 2 * n_classes + 2
-    roundings = cells + problem.n_axes + classes + BLOCK + 64
+    roundings = cells + problem.n_axes + classes + BLOCK + FEW + 64
     # (1 + u)**k - 1 <= 1.01 k u for k u <= 0.01; 2**-1000 is for products that underflow
     return Fraction(101, 100) * roundings / 2**53 + Fraction(1, 2**1000)
 
@@ -224,6 +225,17 @@ def _new_stack(problem: Problem, n_classes: int) -> Stack:
     )
 
 
+def _depth(problem: Problem) -> int:
+    """How many cuts the longest path of a tree tests."""
+    depth = 0
+    nodes = problem.roots[problem.cut[problem.roots] >= 0]
+    while len(nodes):
+        depth += 1
+        below = np.concatenate([problem.yes[nodes], problem.no[nodes]])
+        nodes = below[problem.cut[below] >= 0]
+    return depth
+
+
 def _new_scratch(problem: Problem, n_classes: int, finish_limit: int) -> Scratch:
     trees, n_axes, n_cuts = len(problem.roots), max(problem.n_axes, 1), len(problem.cuts.axis)
     longest = int(problem.axes.n_cells.max(initial=1))
@@ -245,23 +257,33 @@ def _new_scratch(problem: Problem, n_classes: int, finish_limit: int) -> Scratch
         group_cell=np.zeros((n_axes, longest), np.int32),
         group_mass=np.zeros((n_axes, longest)),
         group_at=np.zeros(n_cuts + 1, np.int32),
-        first=np.zeros(n_axes, np.int32),
-        last=np.zeros(n_axes, np.int32),
+        todo=np.zeros((_depth(problem) + 2, 1 + 2 * n_axes), np.int64),
+        block_at=np.zeros(n_axes, np.int64),
         now=np.zeros(n_axes, np.int32),
         list_axis=np.zeros(n_axes, np.int32),
         stride=np.zeros(n_axes, np.int64),
         size=np.zeros(n_axes, np.int64),
         odometer=np.zeros(n_axes, np.int32),
-        done=np.zeros(trees, np.bool_),
+        ripe=np.zeros(trees, np.int32),
         trees=np.zeros(trees, np.uint32),
-        same=np.zeros(trees, np.uint32),
+        same=np.zeros(trees + 1, np.uint32),
         own=np.zeros(n_axes, np.int32),
+        own_at=np.zeros(n_axes, np.int32),
         own_stride=np.zeros(n_axes, np.int64),
         free=np.zeros(n_axes, np.int32),
+        run=np.zeros(n_axes, np.int64),
+        run_stride=np.zeros(n_axes, np.int64),
+        scope_axes=np.zeros(axis_words, np.uint64),
         scope=np.zeros(size, np.int64),
+        users=np.zeros(n_axes, np.int32),
         grid=np.zeros((n_classes, size), np.int64),
         grid_mass=np.zeros(size),
         extreme=np.zeros((2, size), np.int64),
+        row_axes=np.zeros(axis_words, np.uint64),
+        row_stride=np.zeros(n_axes, np.int64),
+        own_part=np.zeros(size, np.int64),
+        row_extreme=np.zeros((2, size), np.int64),
+        share=np.zeros(TILE),
         value=np.zeros((3, size), np.int64),
         key=np.zeros(size + 4, np.int64),
         mass=np.zeros((3, size)),

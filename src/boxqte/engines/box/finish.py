@@ -13,13 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.engines.box.jit import kernel
-from boxqte.engines.box.part_grids import group_axis, scalar_list, vector_part
+from boxqte.engines.box.part_grids import count_users, group_axis, scalar_list, vector_extremes, vector_part
 from boxqte.engines.box.parts import Scratch
 from boxqte.engines.box.records import Arena, Cuts
 from boxqte.engines.box.state import AMBIGUOUS, FAIR, LOW, N_KINDS, UNFAIR, Axes, Rules, Stack, add_mass, box_mass
 from boxqte.engines.box.values import near_mass, rank_of, sort_values
 
 BLOCK = 64  # sums are taken in blocks of this many terms: fewer roundings on the way to each sum
+FEW = BLOCK  # so many entries of B are compared with every cell: vector instructions, no search
+TILE = 512  # cells that stay in the nearest cache while B's entries go by
 
 
 @kernel
@@ -66,6 +68,70 @@ def _count_signs(
                     fuzzy += (near_mass(key, prefix, bucket, shift, top, at_low, low, fuzz)
                               + near_mass(key, prefix, bucket, shift, top, at_high, high, fuzz))  # fmt: skip
             add_mass(out, UNFAIR, a_mass[i] * block)
+    return near, fuzzy
+
+
+@kernel
+def _spread_over_a(s: Scratch, n_a: int, n_cells: int) -> int:
+    """Every vector cell with every entry of A: their extremes and masses in place of the cells'; how many."""
+    for i in range(n_a - 1, -1, -1):  # the cells themselves are overwritten last
+        start = np.uint64(i * n_cells)
+        value, mass = s.value[0, i], s.mass[0, i]
+        for kind in range(2):
+            extreme = s.extreme[kind]
+            for c in range(np.uint64(n_cells)):
+                extreme[start + c] = extreme[c] + value
+        for c in range(np.uint64(n_cells)):
+            s.grid_mass[start + c] = s.grid_mass[c] * mass
+    return n_a * n_cells
+
+
+@kernel
+def _count_few(
+    b_value: npt.NDArray[np.int64],
+    b_mass: npt.NDArray[np.float64],
+    n_b: int,
+    least: npt.NDArray[np.int64],
+    most: npt.NDArray[np.int64],
+    cell_mass: npt.NDArray[np.float64],
+    n_cells: int,
+    neg: int,
+    band: int,
+    fuzz: int,
+    share: npt.NDArray[np.float64],
+    out: npt.NDArray[np.float64],
+) -> tuple[float, float]:
+    """As _count_signs, for at most FEW entries of B, in no order. Unsigned indices are not checked for signs."""
+    out[:] = 0.0
+    near = 0.0
+    fuzzy = 0.0
+    reach = np.int64(max(band, fuzz))
+    width = np.uint64(2 * reach)
+    for start in range(0, n_cells, TILE):
+        first, size = np.uint64(start), np.uint64(min(TILE, n_cells - start))
+        for c in range(size):
+            share[c] = 0.0
+        for j in range(n_b):
+            limit, w = neg - b_value[j], b_mass[j]
+            lowest = limit - reach
+            close = False
+            for c in range(size):
+                low, high = least[first + c], most[first + c]
+                share[c] += w if (low <= limit) & (high > limit) else 0.0
+                close |= bool((np.uint64(low - lowest) <= width) | (np.uint64(high - lowest) <= width))
+            if close:
+                for c in range(start, min(start + TILE, n_cells)):
+                    by_low, by_high = abs(limit - least[c]), abs(limit - most[c])
+                    if least[c] != most[c] or fuzz > 0:
+                        near += cell_mass[c] * w * (int(by_low <= band) + int(by_high <= band))
+                    if fuzz > 0:
+                        fuzzy += int(by_low <= fuzz) + int(by_high <= fuzz)
+        for block in range(start, min(start + TILE, n_cells), BLOCK):
+            total = 0.0
+            for c in range(block, min(block + BLOCK, start + TILE, n_cells)):
+                total += cell_mass[c] * share[c - start]
+            if total > 0.0:
+                add_mass(out, UNFAIR, total)
     return near, fuzzy
 
 
@@ -144,6 +210,22 @@ def _count_confident(
 
 
 @kernel
+def _distribution(s: Scratch, n_b: int) -> tuple[int, int]:
+    """Sort list B and sum its masses up; what `rank_of` needs to know."""
+    shift, top = sort_values(s, n_b)
+    total = 0.0
+    lost = 0.0  # Neumaier: keeps the prefix sums to one rounding each
+    s.prefix[0] = 0.0
+    for i in range(n_b):
+        x = s.mass[1, i]
+        t = total + x
+        lost += (total - t) + x if total >= x else (x - t) + total
+        total = t
+        s.prefix[i + 1] = total + lost
+    return shift, top
+
+
+@kernel
 def finish(arena: Arena, axes: Axes, cuts: Cuts, rules: Rules, stack: Stack, f: int, s: Scratch,
            masses: npt.NDArray[np.float64]) -> bool:  # fmt: skip
     """Settle the whole box by counting; False (and nothing counted) if 64 bits cannot place some margin exactly.
@@ -159,38 +241,31 @@ def finish(arena: Arena, axes: Axes, cuts: Cuts, rules: Rules, stack: Stack, f: 
             group_axis(axes, cuts, stack, f, a, s)
         else:
             outside *= stack.axis_mass[f, a]
+    count_users(arena, stack, f, s)
     n_b = scalar_list(arena, cuts, axes.chain, stack, f, s, 2)
-    shift, top = sort_values(s, n_b)
-    total = 0.0
-    lost = 0.0  # Neumaier: keeps the prefix sums to one rounding each
-    s.prefix[0] = 0.0
-    for i in range(n_b):
-        x = s.mass[1, i]
-        t = total + x
-        lost += (total - t) + x if total >= x else (x - t) + total
-        total = t
-        s.prefix[i + 1] = total + lost
+    few = rules.simple and n_b <= FEW
+    shift, top = (0, 0) if few else _distribution(s, n_b)
     n_a = scalar_list(arena, cuts, axes.chain, stack, f, s, 1)
-    n_cells = vector_part(arena, cuts, axes.chain, stack, f, s)
-    n = stack.n_classes[f]
-    for cell in range(n_cells):
-        least = s.grid[0, cell]
-        most = least
-        for c in range(1, n):
-            least = min(least, s.grid[c, cell])
-            most = max(most, s.grid[c, cell])
-        s.extreme[0, cell] = least
-        s.extreme[1, cell] = most
-    if rules.simple:
+    if few:
+        n_cells = vector_extremes(arena, cuts, axes.chain, stack, f, s)
+        if n_a > 1:
+            n_cells = _spread_over_a(s, n_a, n_cells)
+        near, fuzzy = _count_few(
+            s.value[1], s.mass[1], n_b, s.extreme[0], s.extreme[1], s.grid_mass, n_cells, rules.neg, rules.band,
+            rules.fuzz, s.share, s.masses,
+        )  # fmt: skip
+    elif rules.simple:
+        n_cells = vector_extremes(arena, cuts, axes.chain, stack, f, s)
         near, fuzzy = _count_signs(
             s.value[0], s.mass[0], n_a, s.extreme[0], s.extreme[1], s.grid_mass, n_cells, s.key, s.prefix, s.bucket,
             shift, top, rules.neg, rules.band, rules.fuzz, s.masses,
         )  # fmt: skip
     else:
+        n_cells = vector_part(arena, cuts, axes.chain, stack, f, s)
         near, fuzzy = _count_confident(
-            s.value[0], s.mass[0], n_a, s.extreme[0], s.extreme[1], s.grid, stack.class_mass[f], n, s.grid_mass,
-            n_cells, s.key, s.prefix, s.bucket, shift, top, rules.pos, rules.neg, rules.conf_pos, rules.conf_neg,
-            rules.band, rules.fuzz, s.masses,
+            s.value[0], s.mass[0], n_a, s.extreme[0], s.extreme[1], s.grid, stack.class_mass[f], stack.n_classes[f],
+            s.grid_mass, n_cells, s.key, s.prefix, s.bucket, shift, top, rules.pos, rules.neg, rules.conf_pos,
+            rules.conf_neg, rules.band, rules.fuzz, s.masses,
         )  # fmt: skip
     if fuzzy > 0.0:
         return False

@@ -38,27 +38,44 @@ class Scratch(NamedTuple):
     group_mass: npt.NDArray[np.float64]
     group_at: npt.NDArray[np.int32]
     """cut of a chain axis -> how many groups it sends to `yes`"""
-    first: npt.NDArray[np.int32]
-    last: npt.NDArray[np.int32]
-    """axis -> the range of groups of the block being filled"""
+    todo: npt.NDArray[np.int64]
+    """the blocks of a tree that have still to be filled: its residual, then [first, stop) of the groups on every own axis"""
+    block_at: npt.NDArray[np.int64]
     now: npt.NDArray[np.int32]
     """axis -> the cell of the current grid point"""
     list_axis: npt.NDArray[np.int32]
     stride: npt.NDArray[np.int64]
     size: npt.NDArray[np.int64]
     odometer: npt.NDArray[np.int32]
-    done: npt.NDArray[np.bool_]
+    ripe: npt.NDArray[np.int32]
+    """tree -> the place of its last axis in list_axis; -1 once it has been added"""
     trees: npt.NDArray[np.uint32]
     same: npt.NDArray[np.uint32]
     own: npt.NDArray[np.int32]
+    own_at: npt.NDArray[np.int32]
+    """axis -> its place in own"""
     own_stride: npt.NDArray[np.int64]
     free: npt.NDArray[np.int32]
+    run: npt.NDArray[np.int64]
+    run_stride: npt.NDArray[np.int64]
+    scope_axes: npt.NDArray[np.uint64]
     scope: npt.NDArray[np.int64]
+    users: npt.NDArray[np.int32]
+    """axis -> how many tables will be spread along it"""
     grid: npt.NDArray[np.int64]
     """class x cell"""
     grid_mass: npt.NDArray[np.float64]
     extreme: npt.NDArray[np.int64]
     """[min, max] x cell"""
+    row_axes: npt.NDArray[np.uint64]
+    """the axes of the sensitive-dependent trees"""
+    row_stride: npt.NDArray[np.int64]
+    own_part: npt.NDArray[np.int64]
+    """one class's margin without the common trees, over row_axes"""
+    row_extreme: npt.NDArray[np.int64]
+    """[min, max] x cell of row_axes"""
+    share: npt.NDArray[np.float64]
+    """the unfair share of some cells"""
     value: npt.NDArray[np.int64]
     """[A, B, sorting buffer] x entry"""
     key: npt.NDArray[np.int64]
