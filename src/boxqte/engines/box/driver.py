@@ -189,7 +189,7 @@ class ExactSum:
 
 @dataclass
 class OpenBoxes:
-    """The queue, best first on mass * cost**-0.3; what depth-first work gave back is taken first, last in first out.
+    """The queue, best first on mass / sqrt(cost); what depth-first work gave back is taken first, last in first out.
 
     A box is kept as the bytes that any of the root boxes uses.
     """
@@ -216,7 +216,7 @@ class OpenBoxes:
 
     def push(self, boxes: BoxArray, masses: FloatArray, costs: FloatArray) -> range:
         """Queue the boxes; their serial numbers."""
-        scores = -masses * np.maximum(costs, 1.0) ** -0.3
+        scores = -masses / np.sqrt(np.maximum(costs, 1.0))
         first = self.serial
         for entry in self._entries(scores, boxes, masses):
             heapq.heappush(self.heap, entry)

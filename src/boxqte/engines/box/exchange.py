@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.engines.box.finish import finish
-from boxqte.engines.box.jit import kernel
+from boxqte.engines.box.jit import kernel, spliced
 from boxqte.engines.box.parts import Scratch, finish_cost
 from boxqte.engines.box.records import (
     FULL,
@@ -61,7 +61,7 @@ class Ledger(NamedTuple):
     """the search in preorder, yes side first: the cut of a split, or what became of a node"""
 
 
-@kernel
+@spliced
 def _merge_classes(stack: Stack, f: int) -> None:
     """Classes with the same offset and the same residual trees are the same function: one column, masses added."""
     if not stack.merges[0]:
@@ -92,7 +92,7 @@ def _merge_classes(stack: Stack, f: int) -> None:
     stack.n_classes[f] = kept
 
 
-@kernel
+@spliced
 def _narrow(axes: Axes, cuts: Cuts, stack: Stack, src: int, dst: int, cut: int, side: int) -> None:
     """The child's box: the parent's, with the cut's axis restricted to one side."""
     axis = cuts.axis[cut]

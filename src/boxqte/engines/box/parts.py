@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from boxqte.engines.box.jit import inlined, kernel
+from boxqte.engines.box.jit import inlined, kernel, spliced
 from boxqte.engines.box.records import Arena, Cuts
 from boxqte.engines.box.state import Axes, Stack
 
@@ -100,7 +100,7 @@ def overlap(a: npt.NDArray[np.uint64], b: npt.NDArray[np.uint64]) -> bool:
     return False
 
 
-@kernel
+@spliced
 def _split_into_parts(arena: Arena, stack: Stack, f: int, s: Scratch) -> int:
     """Connected components of the residual trees under 'share an axis'; component 0 holds all sensitive-dependent ones.
 
