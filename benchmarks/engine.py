@@ -33,8 +33,8 @@ EXCHANGE_ONLY = tuple(c for c in TABLE_2 if c.epsilon_rate == "0")
 def main() -> int:
     arguments = _arguments()
     records = Records(arguments.records)
-    configurations = selected((*TABLE_2, *TABLE_3), arguments.only)
     try:
+        configurations = selected((*TABLE_2, *TABLE_3), arguments.only)
         if arguments.sizes:
             table = sizes_table(arguments, selected(EXCHANGE_ONLY, arguments.only), records)
         elif arguments.speedup:

@@ -242,6 +242,31 @@ def test_more_than_64_cells_on_an_axis(sets: bool) -> None:
         agree(build_grid(small, integers(2, 199), Fairness("a1", 0, 0.6)))
 
 
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("kappa", [0.5, 0.6])
+def test_independent_attributes_are_counted_as_values(kappa: float, ties: bool) -> None:
+    """Six attributes with a staircase of their own: the longer list of sums has 216 entries, too many to compare one by one."""
+    rng = np.random.default_rng(7)
+    builder = EnsembleBuilder()
+    stairs = 5
+    for feature in range(2, 8):
+        values = rng.integers(-3, 4, stairs + 1) if ties else rng.normal(size=stairs + 1)
+        at = np.arange(stairs)
+        builder.add_tree(
+            feature=[feature] * (2 * stairs + 1), test=[int(NodeTest.AT_MOST_F64)] * stairs + [0] * (stairs + 1),
+            threshold=[*(at + 0.5), *np.zeros(stairs + 1)], left=[*(stairs + at), *[-1] * (stairs + 1)],
+            right=[*(at[1:]), 2 * stairs, *[-1] * (stairs + 1)], value=[*np.zeros(stairs), *values.astype(float)],
+        )  # fmt: skip
+    builder.add_tree(  # the sensitive a0, and a1 beside it
+        feature=[0, 1, 1, 0, 0, 0, 0], test=[int(NodeTest.AT_MOST_F64)] * 3 + [0] * 4, threshold=[0.5, 0.5, 0.5, 0, 0, 0, 0],
+        left=[1, 3, 5, -1, -1, -1, -1], right=[2, 4, 6, -1, -1, -1, -1], value=[0, 0, 0, -1.0, 1.0, 2.0, -2.0],
+    )  # fmt: skip
+    model = builder.build(library="test", feature_names=[f"a{i}" for i in range(8)], base=(0.0,), link="sigmoid")
+    space = Space([Attribute.integer(f"a{i}", 0, 1 if i < 2 else stairs) for i in range(8)])
+    found = agree(build_grid(model, space, Fairness("a0", 0, kappa)))
+    assert found.details["nodes"] == found.details["finished"] == 1  # all of it in one count
+
+
 def test_many_classes() -> None:
     rng = np.random.default_rng(5)
     model = random_trees(rng, 3, 60, 30, 3, lambda n: rng.normal(size=n))

@@ -144,15 +144,21 @@ def _restrict_all(arena: Arena, cuts: Cuts, stack: Stack, src: int, dst: int, cu
         equal = True
         leaves = True
         first = np.uint32(0)
+        before, after = FULL, FULL  # neighbouring classes often share a tree
         for c in range(n):
             tree = rows[src, r, c]
-            if (tree_axes[tree, word] >> bit) & np.uint64(1):
-                moved = known_move(move_key, move_to, tree, move)
-                if moved == FULL:
-                    moved = restrict(arena, cuts, tree, cut, side)
+            if tree == before:
+                tree = after
+            else:
+                before = tree
+                if (tree_axes[tree, word] >> bit) & np.uint64(1):
+                    moved = known_move(move_key, move_to, tree, move)
                     if moved == FULL:
-                        return False
-                tree = moved
+                        moved = restrict(arena, cuts, tree, cut, side)
+                        if moved == FULL:
+                            return False
+                    tree = moved
+                after = tree
             rows[dst, n_rows, c] = tree
             if c == 0:
                 first = tree

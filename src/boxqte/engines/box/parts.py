@@ -115,6 +115,8 @@ def _split_into_parts(arena: Arena, stack: Stack, f: int, s: Scratch) -> int:
     for r in range(stack.n_rows[f]):
         for c in range(stack.n_classes[f]):
             tree = stack.rows[f, r, c]
+            if c > 0 and tree == stack.rows[f, r, c - 1]:
+                continue
             for w in range(n_words):
                 part_axes[0, w] |= tree_axes[tree, w]
             for w in range(n_cut_words):
