@@ -104,7 +104,7 @@ def _narrow(axes: Axes, cuts: Cuts, stack: Stack, src: int, dst: int, cut: int, 
     stack.axis_mass[dst, axis] = held_mass(stack.domain[dst, axis], axes.mass[axis])
 
 
-@kernel
+@spliced
 def _restrict_all(arena: Arena, cuts: Cuts, stack: Stack, src: int, dst: int, cut: int, side: int) -> bool:
     """Write the node `src`, restricted to one side of the cut, into frame dst (dst may be src).
 
@@ -191,16 +191,18 @@ def _restrict_all(arena: Arena, cuts: Cuts, stack: Stack, src: int, dst: int, cu
 def child(arena: Arena, axes: Axes, cuts: Cuts, stack: Stack, src: int, dst: int, cut: int, side: int) -> bool:
     """Frame dst becomes the child of frame src on one side of the cut; False if the arena is full."""
     _narrow(axes, cuts, stack, src, dst, cut, side)
-    if not _restrict_all(arena, cuts, stack, src, dst, cut, side):
-        return False
     axis = cuts.axis[cut]
-    if not axes.chain[axis]:
-        # Sets are not nested: what is left of the axis may settle cuts that this one alone does not.
-        for other in range(cuts.start[axis], cuts.start[axis + 1]):
-            if other != cut:
-                outcome = side_of(cuts, stack.domain[dst], other)
-                if outcome >= 0 and not _restrict_all(arena, cuts, stack, dst, dst, other, outcome):
-                    return False
+    # Sets are not nested: what is left of the axis may settle cuts that this one alone does not.
+    first = cuts.start[axis] - 1
+    stop = first + 1 if axes.chain[axis] else cuts.start[axis + 1]
+    for k in range(first, stop):
+        other, outcome, frame = cut, side, src
+        if k > first:
+            other, outcome, frame = k, side_of(cuts, stack.domain[dst], k), dst
+        if (k == first or (k != cut and outcome >= 0)) and not _restrict_all(
+            arena, cuts, stack, frame, dst, other, outcome
+        ):
+            return False
     _merge_classes(stack, dst)
     return True
 
@@ -273,6 +275,11 @@ def build_root(
 
 
 @kernel
+def _restrict_frame(arena: Arena, cuts: Cuts, stack: Stack, f: int, cut: int, side: int) -> bool:
+    return _restrict_all(arena, cuts, stack, f, f, cut, side)
+
+
+@kernel
 def load_box(
     arena: Arena, axes: Axes, cuts: Cuts, stack: Stack, root: int, f: int, domain: npt.NDArray[np.uint64]
 ) -> bool:
@@ -304,14 +311,14 @@ def load_box(
                     below = cut
                 elif outcome == 1 and above < 0:
                     above = cut
-            if below >= 0 and not _restrict_all(arena, cuts, stack, f, f, below, 0):
+            if below >= 0 and not _restrict_frame(arena, cuts, stack, f, below, 0):
                 return False
-            if above >= 0 and not _restrict_all(arena, cuts, stack, f, f, above, 1):
+            if above >= 0 and not _restrict_frame(arena, cuts, stack, f, above, 1):
                 return False
             continue
         for cut in range(cuts.start[a], cuts.start[a + 1]):
             outcome = side_of(cuts, stack.domain[f], cut)
-            if outcome >= 0 and not _restrict_all(arena, cuts, stack, f, f, cut, outcome):
+            if outcome >= 0 and not _restrict_frame(arena, cuts, stack, f, cut, outcome):
                 return False
     _merge_classes(stack, f)
     return True

@@ -256,7 +256,7 @@ def _add_scope(
     _spread(arena, cuts, chain, s, n_same, n_same, grown + 1, out)
 
 
-@kernel
+@spliced
 def _spread(arena: Arena, cuts: Cuts, chain: npt.NDArray[np.bool_], s: Scratch, n_plus: int, n_all: int, n_axes: int,
             out: npt.NDArray[np.int64]) -> None:  # fmt: skip
     """Add the first trees of s.same to the grid of the first axes and take the others away; s.scope_axes holds all of theirs."""
@@ -405,7 +405,7 @@ def scalar_list(
     return n
 
 
-@kernel
+@spliced
 def _class_table(arena: Arena, cuts: Cuts, chain: npt.NDArray[np.bool_], stack: Stack, f: int, s: Scratch, c: int,
                  n_axes: int) -> np.int64:  # fmt: skip
     """What sets class c apart from the others, over the axes of the rows alone: a constant, and a table in s.own_part.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from boxqte.engines.box.jit import inlined, kernel, spliced
+from boxqte.engines.box.jit import inlined, spliced
 from boxqte.engines.box.records import Arena, Cuts
 from boxqte.engines.box.state import Axes, Stack
 
@@ -166,7 +166,7 @@ def _count_bits(words: npt.NDArray[np.uint64], low: int, high: int) -> int:
     return total
 
 
-@kernel
+@spliced
 def finish_cost(arena: Arena, axes: Axes, cuts: Cuts, stack: Stack, f: int, s: Scratch) -> float:
     """cells(A) + 4 cells(B) of the best greedy division of the scalars; leaves the division in the scratch."""
     active, start, chain, domain = s.active, cuts.start, axes.chain, stack.domain
