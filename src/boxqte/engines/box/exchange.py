@@ -188,21 +188,25 @@ def _restrict_all(arena: Arena, cuts: Cuts, stack: Stack, src: int, dst: int, cu
 
 
 @kernel
+def _restrict_frame(arena: Arena, cuts: Cuts, stack: Stack, f: int, cut: int, side: int) -> bool:
+    """Restrict the node of frame f in its place: a call, where it is not worth being part of its callers."""
+    return _restrict_all(arena, cuts, stack, f, f, cut, side)
+
+
+@kernel
 def child(arena: Arena, axes: Axes, cuts: Cuts, stack: Stack, src: int, dst: int, cut: int, side: int) -> bool:
     """Frame dst becomes the child of frame src on one side of the cut; False if the arena is full."""
     _narrow(axes, cuts, stack, src, dst, cut, side)
+    if not _restrict_all(arena, cuts, stack, src, dst, cut, side):
+        return False
     axis = cuts.axis[cut]
-    # Sets are not nested: what is left of the axis may settle cuts that this one alone does not.
-    first = cuts.start[axis] - 1
-    stop = first + 1 if axes.chain[axis] else cuts.start[axis + 1]
-    for k in range(first, stop):
-        other, outcome, frame = cut, side, src
-        if k > first:
-            other, outcome, frame = k, side_of(cuts, stack.domain[dst], k), dst
-        if (k == first or (k != cut and outcome >= 0)) and not _restrict_all(
-            arena, cuts, stack, frame, dst, other, outcome
-        ):
-            return False
+    if not axes.chain[axis]:
+        # Sets are not nested: what is left of the axis may settle cuts that this one alone does not.
+        for other in range(cuts.start[axis], cuts.start[axis + 1]):
+            if other != cut:
+                outcome = side_of(cuts, stack.domain[dst], other)
+                if outcome >= 0 and not _restrict_frame(arena, cuts, stack, dst, other, outcome):
+                    return False
     _merge_classes(stack, dst)
     return True
 
@@ -272,11 +276,6 @@ def build_root(
     stack.n_rows[0] = n_rows
     _merge_classes(stack, 0)
     return True
-
-
-@kernel
-def _restrict_frame(arena: Arena, cuts: Cuts, stack: Stack, f: int, cut: int, side: int) -> bool:
-    return _restrict_all(arena, cuts, stack, f, f, cut, side)
 
 
 @kernel

@@ -316,6 +316,9 @@ def _broadcast(
 
     Neighbouring axes that are all in the scope, or all outside it, are one long axis.
     """
+    if n_axes == 0:  # the grid is a single point
+        out[0] += scope[0]
+        return
     run, run_stride, odometer = s.run, s.run_stride, s.odometer
     n = 0
     for i in range(n_axes):
@@ -488,10 +491,6 @@ def vector_extremes(arena: Arena, cuts: Cuts, chain: npt.NDArray[np.bool_], stac
     _add_trees(arena, cuts, chain, s, _trees_of_part(arena, stack, f, 0, s), n_axes, np.int64(0), s.extreme[0])
     for cell in range(np.uint64(size)):
         s.extreme[1, cell] = s.extreme[0, cell]
-    if n_axes == 0:
-        s.extreme[0, 0] += least[0]
-        s.extreme[1, 0] += most[0]
-        return size
     _broadcast(least, s.row_stride, s, n_axes, s.extreme[0])
     _broadcast(most, s.row_stride, s, n_axes, s.extreme[1])
     return size
@@ -512,10 +511,7 @@ def vector_part(arena: Arena, cuts: Cuts, chain: npt.NDArray[np.bool_], stack: S
         margins = s.grid[c]
         for cell in range(np.uint64(size)):
             margins[cell] = common[cell] + constant
-        if n_axes == 0:
-            margins[0] += s.own_part[0]
-        else:
-            _broadcast(s.own_part, s.row_stride, s, n_axes, margins)
+        _broadcast(s.own_part, s.row_stride, s, n_axes, margins)
     for cell in range(size):
         least = s.grid[0, cell]
         most = least
