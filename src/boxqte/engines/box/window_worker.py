@@ -70,8 +70,10 @@ class WindowWorker:
         self.halted = np.zeros(1, np.int64)
         self.sizes = [1 << 12, 1 << 14, 1 << 16, 1 << 10, 1 << 16]
         """of ranks and walks: cells, windows, sparse tables, window rows, dense tables"""
+        self.windows, self.own_windows = self._new_windows(), self._new_windows()
         self._rebuild_tree_arena()
         self._rebuild_brick()
+        self.memo = self._new_memo()
         self._rebuild_walk()
 
     @property
@@ -158,8 +160,8 @@ class WindowWorker:
             slot_size=np.zeros((n_levels, MAX_SLOTS), np.int64),
             n_slots=np.zeros(n_levels, np.int64),
             owned=np.zeros((n_levels, MAX_SLOTS), np.bool_),
-            cells=np.zeros(self.cells * (n_levels + 1), np.int64),
-            rests=np.zeros(self.cells * (n_levels + 1) if p.fuzz else 1, np.int64),
+            cells=np.empty(self.cells * (n_levels + 1), np.int64),
+            rests=np.empty(self.cells * (n_levels + 1) if p.fuzz else 1, np.int64),
             level_at=np.arange(n_levels + 1, dtype=np.int64) * self.cells,
             sums=np.zeros(2, np.int64),
             first=np.zeros((depth, n_axes), np.int32),
@@ -192,13 +194,16 @@ class WindowWorker:
             halt=self.halted,
             bit=(np.uint64(1) << np.arange(64, dtype=np.uint64)).view(np.int64),
         )
-        self.windows, self.own_windows = self._new_windows(), self._new_windows()
-        self.memo = Memo(
+
+    def _new_memo(self) -> Memo:
+        """Buffers of the erosion, and its memory: a key counts only where its tag does, so 30 MB need not be zero."""
+        n_levels = self.problem.n_axes + 3
+        return Memo(
             block=np.zeros(self.block, np.uint64),
             block_at=np.zeros(n_levels, np.int64),
             table=np.zeros(self.table, np.uint64),
             table_at=np.zeros(n_levels, np.int64),
-            block_key=np.zeros(MEMO_WORDS, np.uint64),
+            block_key=np.empty(MEMO_WORDS, np.uint64),
             block_tag=np.zeros(MEMO_SLOTS, np.int64),
             block_value=np.zeros(MEMO_SLOTS),
             epoch=np.ones(1, np.int64),
@@ -356,15 +361,20 @@ class WindowWorker:
         )  # fmt: skip
         if status == TOO_LARGE:
             rows, block, table, *sizes = (int(n) for n in self.need)
-            self.rows, self.block, self.table = max(self.rows, rows), max(self.block, block), max(self.table, table)
             if 8 * (8 * rows + block + table) > self.memory_limit:
                 raise EngineError(
                     f"engine 'box': the attributes that epsilon moves span {rows} rows of cells, more than fit into the "
                     "memory limit; give more memory, or a tolerance to fewer attributes"
                 )
-            self._rebuild_brick()
-            self.sizes = [max(old, new) for old, new in zip(self.sizes, sizes)]
-            self._rebuild_walk()
+            if rows > self.rows:
+                self.rows = rows
+                self._rebuild_brick()
+            if block > self.block or table > self.table:
+                self.block, self.table = max(self.block, block), max(self.table, table)
+                self.memo = self._new_memo()
+            if any(new > old for old, new in zip(self.sizes, sizes)):
+                self.sizes = [max(old, new) for old, new in zip(self.sizes, sizes)]
+                self._rebuild_walk()
         elif status == OUT_OF_ROOM:
             self.capacity *= 2
             self.cells *= 2
