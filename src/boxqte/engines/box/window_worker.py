@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from mmap import mmap
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,8 @@ class WindowWorker:
         self.rows = 1 << 12
         self.block = 1 << 13
         self.table = 1 << 15
-        self.cells = 1 << 16
+        self.cells = 1 << 14
+        self.calls = 0
         self.capacity = 1 << max(arena - 1, 15).bit_length()
         frames, words = int(problem.axes.n_cells.sum()) + 8, problem.cuts.mask.shape[1]
         self.found = Found(
@@ -196,14 +198,18 @@ class WindowWorker:
         )
 
     def _new_memo(self) -> Memo:
-        """Buffers of the erosion, and its memory: a key counts only where its tag does, so 30 MB need not be zero."""
+        """Buffers of the erosion, and its memory of 30 MB. It need not be zero: a key counts only where its tag does.
+
+        Until the second call it comes in small pages. numpy asks for huge ones, which make long runs faster by a tenth, but
+        getting them can take 30 ms, and small problems are solved in one.
+        """
         n_levels = self.problem.n_axes + 3
         return Memo(
             block=np.zeros(self.block, np.uint64),
             block_at=np.zeros(n_levels, np.int64),
             table=np.zeros(self.table, np.uint64),
             table_at=np.zeros(n_levels, np.int64),
-            block_key=np.empty(MEMO_WORDS, np.uint64),
+            block_key=np.empty(MEMO_WORDS, np.uint64) if self.calls > 1 else _in_small_pages(MEMO_WORDS),
             block_tag=np.zeros(MEMO_SLOTS, np.int64),
             block_value=np.zeros(MEMO_SLOTS),
             epoch=np.ones(1, np.int64),
@@ -321,6 +327,9 @@ class WindowWorker:
         )
 
     def work(self, boxes: BoxArray, masses: FloatArray, budget: int, depth_first: bool) -> Reply:
+        self.calls += 1
+        if self.calls == 2:
+            self.memo = self._new_memo()
         decided = np.zeros(2 * N_KINDS)
         settled: list[BoxArray] = []
         settled_masses: list[FloatArray] = []
@@ -443,6 +452,10 @@ def _frame(problem: Problem) -> Frame:
         o_axes=o_axes,
         s_axes=s_axes,
     )
+
+
+def _in_small_pages(words: int) -> npt.NDArray[np.uint64]:
+    return np.frombuffer(mmap(-1, 8 * words), np.uint64)
 
 
 def _padded(rows: Sequence[Any], width: int, dtype: type) -> npt.NDArray[Any]:
