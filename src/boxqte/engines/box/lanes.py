@@ -52,6 +52,19 @@ def eight_at_most(typing: Any, array: Any, index: Any, limit: Any) -> Any:
 
 
 @_primitive
+def eight_sums_at_most(typing: Any, array: Any, index: Any, other: Any, limit: Any) -> Any:
+    """Bit i says whether array[index + i] + array[other + i] <= limit, for i = 0..7. All of them must lie in memory."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = ir.VectorType(ir.IntType(64), LANES)
+        one = _loaded(context, builder, signature.args[0], args[0], args[1], kind)
+        two = _loaded(context, builder, signature.args[0], args[0], args[2], kind)
+        return _bits(builder, builder.icmp_signed("<=", builder.add(one, two), _vector(builder, args[3], kind)))
+
+    return types.uint64(array, types.int64, types.int64, types.int64), generate
+
+
+@_primitive
 def eight_equal(typing: Any, array: Any, index: Any, other: Any, other_index: Any) -> Any:
     """Bit i says whether array[index + i] == other[other_index + i], for i = 0..7. All of them must lie in memory."""
 

@@ -24,6 +24,12 @@ NODE_WORK = 1024  # the work of a node of the search, as many words of bitmaps w
 # the time of one such call, so all that is called per shape or per offset is inlined, from one place each.
 
 
+@inlined
+def _two_points(b: Brick) -> bool:
+    """Whether there are two combinations, and x' must take the one that x does not have."""
+    return bool(b.info[2] == 2 and b.s_single[0] and b.s_single[1])
+
+
 @spliced
 def _fair_side(b: Brick, levels: Levels, win: Windows, own_win: Windows, memo: Memo, seen: npt.NDArray[np.uint64],
                twice: npt.NDArray[np.uint64], own: npt.NDArray[np.uint64], sure: npt.NDArray[np.uint64]) -> float:  # fmt: skip
@@ -34,7 +40,8 @@ def _fair_side(b: Brick, levels: Levels, win: Windows, own_win: Windows, memo: M
     themselves: they lie at the border, and are few.
     """
     combos, rows = b.info[2], b.info[4]
-    other, bad = b.other, b.bad
+    two_points = _two_points(b)
+    bad = b.bad
     full = win.full[0]
     total = 0.0
     common = -1.0  # erosion of what any combination sees, made once
@@ -42,13 +49,21 @@ def _fair_side(b: Brick, levels: Levels, win: Windows, own_win: Windows, memo: M
         differs, some = np.uint64(0), np.uint64(0)
         at = s * rows
         view = seen if combos > 1 else own
-        if b.s_single[s]:  # x' must take another combination: what x's own alone sees does not count
-            view = other
+        if two_points:  # the other combination is all that x' can take
+            view = own[rows - at : 2 * rows - at]
+            mine = own[at : at + rows]
+            for i in range(rows):
+                alone = mine[i] & ~view[i]
+                differs |= alone
+                bad[i] = alone
+            some = differs
+        elif b.s_single[s]:  # x' must take another combination: what x's own alone sees does not count
+            view = b.other
             mine = own[at : at + rows]
             for i in range(rows):
                 alone = seen[i] & ~twice[i] & mine[i]
                 differs |= alone
-                other[i] = seen[i] & ~alone
+                view[i] = seen[i] & ~alone
                 bad[i] = alone
             some = differs
         if not levels.simple:
@@ -69,8 +84,8 @@ def _fair_side(b: Brick, levels: Levels, win: Windows, own_win: Windows, memo: M
 
 @inlined
 def _count_bits(b: Brick, bits: npt.NDArray[np.uint64]) -> None:
-    """b.all_bits and b.twice = the bits of any, and of more than one, combination; nothing if its own bits are all there is."""
-    if b.info[2] == 1 and not b.s_single[0]:
+    """b.all_bits and b.twice = the bits of any, and of more than one, combination; nothing where `_fair_side` does not look."""
+    if (b.info[2] == 1 and not b.s_single[0]) or _two_points(b):
         return
     rows = b.info[4]
     seen, twice = b.all_bits, b.twice

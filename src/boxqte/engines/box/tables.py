@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from boxqte.engines.box.brick import ROLE_S, Z_BIT, Brick, Frame, Levels
 from boxqte.engines.box.jit import inlined, kernel, spliced
-from boxqte.engines.box.lanes import eight_at_most
+from boxqte.engines.box.lanes import eight_at_most, eight_sums_at_most
 from boxqte.engines.box.records import FULL, Arena, Cuts, residue_of, restrict
 
 NOTHING = np.uint32(0xFFFFFFFE)
@@ -40,7 +40,7 @@ def clear_tables(b: Brick, levels: Levels) -> None:
     b.sums[1] = 0
 
 
-@kernel
+@inlined
 def _fill(arena: Arena, cuts: Cuts, chain: npt.NDArray[np.bool_], b: Brick, tree: np.uint32, sign: int, n_own: int,
           at: int, cells: npt.NDArray[np.int64], rests: npt.NDArray[np.int64], exact: bool) -> None:  # fmt: skip
     """Add sign * tree to its table, a block a leaf; axes without order stand at the cell `now`.
@@ -120,7 +120,7 @@ def _fill(arena: Arena, cuts: Cuts, chain: npt.NDArray[np.bool_], b: Brick, tree
             n += 1
 
 
-@kernel
+@inlined
 def _add_tree(arena: Arena, cuts: Cuts, frame: Frame, b: Brick, tree: np.uint32, sign: int, mask: int, at: int,
               cells: npt.NDArray[np.int64], rests: npt.NDArray[np.int64], exact: bool) -> None:  # fmt: skip
     """Add sign * tree to the table over the axes of the mask that begins at `at`."""
@@ -176,7 +176,7 @@ def fill_table(arena: Arena, cuts: Cuts, frame: Frame, b: Brick, tree: np.uint32
     _add_tree(arena, cuts, frame, b, tree, 1, mask, 0, cells, b.rests, False)
 
 
-@kernel
+@inlined
 def _add_table(arena: Arena, cuts: Cuts, frame: Frame, b: Brick, tree: np.uint32, sign: int, exact: bool) -> bool:
     """Add (or take back) a tree over the tables' axes to the table of its scope; False if the tables do not fit."""
     base = b.info[6]
@@ -261,28 +261,26 @@ def _fix_axis(b: Brick, level: int, g: int, exact: bool) -> bool:
 def _write_tables(b: Brick, levels: Levels, row: int, offsets: npt.NDArray[np.int64], rests: npt.NDArray[np.int64],
                   n: int) -> bool:  # fmt: skip
     """Fix one row axis of the tables after the other; on the last one write the signs of every offset."""
-    n_rows, base = b.info[0], b.info[6]
-    if n_rows <= base + 1:
-        _write_rows(b, levels, base, row, offsets, rests, n)
-        return True
+    base = b.info[6]
+    last = max(b.info[0] - 1, base)
     level = base
     b.place[level] = 0
-    while level >= base:
-        if b.place[level] == b.group_n[b.row_axis[level]]:
+    while True:
+        if level == last:
+            _write_rows(b, levels, level, row, offsets, rests, n)
+            row += b.group_n[b.row_axis[level]]
             level -= 1
-            if level >= base:
-                b.place[level] += 1
-            continue
-        if not _fix_axis(b, level, b.place[level], levels.fuzz > 0):
-            return False
-        if level == n_rows - 2:
-            _write_rows(b, levels, level + 1, row, offsets, rests, n)
-            row += b.group_n[b.row_axis[n_rows - 1]]
-            b.place[level] += 1
-        else:
+        elif b.place[level] < b.group_n[b.row_axis[level]]:
+            if not _fix_axis(b, level, b.place[level], levels.fuzz > 0):
+                return False
             level += 1
             b.place[level] = 0
-    return True
+            continue
+        else:
+            level -= 1
+        if level < base:
+            return True
+        b.place[level] += 1
 
 
 @kernel
@@ -340,10 +338,9 @@ def write_bitmaps(arena: Arena, cuts: Cuts, frame: Frame, b: Brick, levels: Leve
         for t in range(held):
             tree = b.held[outer, t]
             if tree != b.shown[t]:
-                if b.shown[t] != NOTHING and not _add_table(arena, cuts, frame, b, b.shown[t], -1, exact):
-                    return False
-                if not _add_table(arena, cuts, frame, b, tree, 1, exact):
-                    return False
+                for sign in range(1 if b.shown[t] == NOTHING else -1, 2, 2):
+                    if not _add_table(arena, cuts, frame, b, tree if sign > 0 else b.shown[t], sign, exact):
+                        return False
                 b.shown[t] = tree
         if not _write_tables(b, levels, row, offsets, rests, n) or b.halt[0] != 0:
             return False
@@ -422,7 +419,7 @@ def _write_word(b: Brick, levels: Levels, cells: npt.NDArray[np.int64], at: int,
         b.sure_neg[k, row] = _at_most(cells, at, n, levels.conf_neg - total) & full
 
 
-@kernel
+@inlined
 def _write_rows(b: Brick, levels: Levels, level: int, row: int, offsets: npt.NDArray[np.int64],
                 rests: npt.NDArray[np.int64], n: int) -> None:  # fmt: skip
     """The signs along the last row axis and the bits' axis, for every offset."""
@@ -445,6 +442,17 @@ def _write_rows(b: Brick, levels: Levels, level: int, row: int, offsets: npt.NDA
     constant = cells[scalar] if scalar >= 0 else np.int64(0)
     for y in range(n_y):
         here = constant + (cells[column + y] if column >= 0 else np.int64(0))
+        if n == 1 and levels.simple and levels.fuzz == 0 and (vector >= 0 or plane >= 0):
+            begin = plane + y * n_z if plane >= 0 else vector
+            limit = levels.neg - here - offsets[0]
+            word = np.uint64(0)
+            if vector >= 0 and plane >= 0:
+                for z in range(0, n_z, 8):
+                    word |= eight_sums_at_most(cells, vector + z, begin + z, limit) << np.uint64(z)
+            else:
+                word = _at_most(cells, begin, n_z, limit)
+            b.neg[0, row + y] = word & full
+            continue
         if vector >= 0 and plane >= 0:
             one, two = cells[vector : vector + n_z], cells[plane + y * n_z : plane + (y + 1) * n_z]
             for z in range(n_z):

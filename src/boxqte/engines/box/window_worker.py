@@ -43,7 +43,7 @@ class WindowWorker:
         cell_limit: int,
         arena: int,
         memory: int,
-        dense_cells: int = 1 << 17,
+        dense_cells: int = 1 << 14,
         table_cells: int = 1 << 16,
     ):
         self.problem = problem
