@@ -4,6 +4,7 @@
     python -m benchmarks.engine --only adult-age       the rows whose name begins so
     python -m benchmarks.engine --sizes 100x4,200x5,500x6 --time-limit 60    bigger models: the gap after 60 s
     python -m benchmarks.engine --speedup              1 against 2 workers on the five slowest rows that converged
+    python -m benchmarks.engine --speedup --until .8   the same, only until the gap is .8
 
 Every row runs in a fresh process, so peak memory is its own. Rows go to a JSON-lines file at once; a second run does what
 is left. The data sets come from --data-dir, BOXQTE_DATA or ../shared/data.
@@ -17,7 +18,7 @@ import sys
 
 from benchmarks.prototypes import prototype_gap, prototype_seconds, reference_measure
 
-from boxqte import BoxQTEError
+from boxqte import BoxQTEError, Status
 from boxqte.bench.configurations import TABLE_2, TABLE_3, Configuration, selected
 from boxqte.bench.experiment import insert_tables
 from boxqte.bench.models import ModelSize
@@ -58,6 +59,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--sizes", metavar="100x4,...", help="these model sizes instead of 50x3, eps 0: the gap")
     parser.add_argument("--speedup", action="store_true", help="1 against 2 workers on the five slowest that converge")
+    parser.add_argument(
+        "--until", type=float, default=0.0, metavar="GAP", help="with --speedup: only until the gap is so small"
+    )
     parser.add_argument("--records", default="benchmarks/out/engine.jsonl", metavar="FILE")
     parser.add_argument("--insert", metavar="PAGE.md", help="put the table into this page, between its marks")
     parser.add_argument("--again", action="store_true", help="run rows anew that are done")
@@ -177,17 +181,21 @@ def speedup_table(arguments: argparse.Namespace, configurations: tuple[Configura
     done = [(row["seconds"], job) for job, row in zip(two, rows_of(arguments, two, records))
             if row is not None and row.get("converged")]  # fmt: skip
     slowest = [job.configuration for _, job in sorted(done, key=lambda pair: -pair[0])[:5]]
-    one = [Job(c, time_limit=3 * arguments.time_limit, workers=1) for c in slowest]
+    pairs = [
+        [Job(c, time_limit=arguments.time_limit * (3 - n), workers=n, gap=arguments.until) for n in (1, 2)]
+        for c in slowest
+    ]
+    rows = iter(rows_of(arguments, [job for pair in pairs for job in pair], records))
     cells, ratios = [], []
-    for c, single in zip(slowest, rows_of(arguments, one, records)):
-        both = records[Job(c, time_limit=arguments.time_limit, workers=2).key]
-        ratio = single["seconds"] / both["seconds"] if single is not None and single.get("converged") else None
+    for c, (alone, both) in zip(slowest, zip(rows, rows)):
+        seconds = [None if row is None or not _arrived(row) else row["seconds"] for row in (alone, both)]
+        ratio = None if None in seconds else seconds[0] / seconds[1]
         ratios += [] if ratio is None else [ratio]
-        alone = "" if single is None else seconds_text(single.get("seconds"))
-        cells.append((c.name, alone, seconds_text(both["seconds"]), "" if ratio is None else f"{ratio:.2f}"))
+        cells.append((c.name, *(seconds_text(s) for s in seconds), "" if ratio is None else f"{ratio:.2f}"))
     mean = geometric_mean(ratios)
+    until = f", until the gap is {arguments.until:g}" if arguments.until else ""
     return Table(
-        "1 against 2 workers, the five slowest configurations that converge",
+        f"1 against 2 workers, the five slowest configurations that converge{until}",
         ("configuration", "1 worker, s", "2 workers, s", "speed-up"),
         cells,
         [("geometric mean", "", "", "" if mean is None else f"{mean:.2f}")],
@@ -195,6 +203,11 @@ def speedup_table(arguments: argparse.Namespace, configurations: tuple[Configura
             f"target: at least {WANTED_SPEEDUP} on each; {sum(r >= WANTED_SPEEDUP for r in ratios)} of {len(slowest)} reach it"
         ],
     )
+
+
+def _arrived(row: Row) -> bool:
+    """Whether a row came to the end of its work, and was not stopped before."""
+    return finished(row) and row["status"] in (str(Status.CONVERGED), str(Status.GAP))
 
 
 def _say(line: str) -> None:

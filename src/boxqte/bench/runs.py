@@ -53,6 +53,8 @@ class Job:
     """Train on so many attributes only: the sensitive one and the first others."""
     count_boxes: bool = False
     """Also count, or estimate, the boxes that an enumerator would visit."""
+    gap: float = 0.0
+    """Stop where the bounds are so close."""
 
     @property
     def size(self) -> str:
@@ -65,6 +67,7 @@ class Job:
         what = f"tester-{self.tester}{options}" if self.tester else f"{self.engine}{options}"
         sample = f"/sample{self.sample}" if self.sample else ""
         sample += f"/{self.attributes}attributes" if self.attributes else ""
+        sample += f"/gap{self.gap:g}" if self.gap else ""
         return (
             f"{self.configuration.name}/{what}/{self.library}-{self.size}/{self.time_limit:g}s-{self.workers}w-"
             f"seed{self.seed}{sample}"
@@ -107,6 +110,7 @@ def measure(job: Job, data_dir: str | None = None) -> Row:
         options=job.options,
         time_limit=job.time_limit,
         workers=job.workers,
+        gap=job.gap,
         progress=keep,
     )
     row = result_row(result) | {"bytes_before": before}
