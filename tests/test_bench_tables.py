@@ -132,7 +132,7 @@ def test_what_differs_between_rows_is_in_their_key() -> None:
     job = Job(COMPAS)
     changes: list[dict[str, Any]] = [
         {"engine": "smt"}, {"options": {"priority": False}}, {"trees": 10}, {"depth": 4}, {"time_limit": 5.0}, {"workers": 1},
-        {"seed": 7}, {"library": "forest"}, {"sample": 10}, {"tester": "aft"}, {"attributes": 3},
+        {"seed": 7}, {"library": "forest"}, {"sample": 10}, {"tester": "aft"}, {"attributes": 3}, {"gap": 0.5},
         {"configuration": replace(COMPAS, kappa="0.7")},
     ]  # fmt: skip
     keys = [job.key, *(replace(job, **change).key for change in changes)]
