@@ -181,11 +181,11 @@ def speedup_table(arguments: argparse.Namespace, configurations: tuple[Configura
     done = [(row["seconds"], job) for job, row in zip(two, rows_of(arguments, two, records))
             if row is not None and row.get("converged")]  # fmt: skip
     slowest = [job.configuration for _, job in sorted(done, key=lambda pair: -pair[0])[:5]]
-    pairs = [
-        [Job(c, time_limit=arguments.time_limit * (3 - n), workers=n, gap=arguments.until) for n in (1, 2)]
-        for c in slowest
+    # twice the time for one worker: the same work
+    jobs = [
+        Job(c, time_limit=2 * arguments.time_limit / n, workers=n, gap=arguments.until) for c in slowest for n in (1, 2)
     ]
-    rows = iter(rows_of(arguments, [job for pair in pairs for job in pair], records))
+    rows = iter(rows_of(arguments, jobs, records))
     cells, ratios = [], []
     for c, (alone, both) in zip(slowest, zip(rows, rows)):
         seconds = [None if row is None or not _arrived(row) else row["seconds"] for row in (alone, both)]
