@@ -33,8 +33,8 @@ EXCHANGE_ONLY = tuple(c for c in TABLE_2 if c.epsilon_rate == "0")
 
 def main() -> int:
     arguments = _arguments()
-    records = Records(arguments.records)
     try:
+        records = Records(arguments.records)
         configurations = selected((*TABLE_2, *TABLE_3), arguments.only)
         if arguments.sizes:
             table = sizes_table(arguments, selected(EXCHANGE_ONLY, arguments.only), records)
@@ -67,7 +67,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--again", action="store_true", help="run rows anew that are done")
     parser.add_argument("--table-only", action="store_true", help="run nothing, show what is recorded")
     parser.add_argument("--data-dir", metavar="FOLDER")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if not 0 <= arguments.until < 1:
+        parser.error(f"argument --until: expected a gap from 0 to below 1, found {arguments.until:g}")
+    return arguments
 
 
 def rows_of(arguments: argparse.Namespace, jobs: list[Job], records: Records) -> list[Row | None]:
