@@ -51,9 +51,10 @@ def main() -> int:
     parser.add_argument("--table-only", action="store_true", help="sample nothing, show what is recorded")
     parser.add_argument("--data-dir", metavar="FOLDER")
     arguments = parser.parse_args()
-    records = Records(arguments.records)
-    size = ModelSize.parse(arguments.size)
     try:
+        records = Records(arguments.records)
+        size = ModelSize.parse(arguments.size)
+        engine_rows = _engine_rows(arguments.engine_records, str(size))
         wanted = selected((*TABLE_2, *TABLE_3), arguments.only)
         for c in wanted if not arguments.table_only else ():
             key = _key(c, size, arguments.samples, arguments.seed)
@@ -65,7 +66,7 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     rows = [records.get(_key(c, size, arguments.samples, arguments.seed)) for c in wanted]
-    table, wrong = comparison(wanted, rows, _engine_rows(arguments.engine_records, str(size)), arguments)
+    table, wrong = comparison(wanted, rows, engine_rows, arguments)
     print(table.text())
     if arguments.insert:
         insert_tables(arguments.insert, "monte-carlo", [table])
