@@ -7,19 +7,20 @@ passes on what is not proved.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from boxqte.budget import TimeBudget
+from boxqte.budget import TimeBudget, asked_in_turn
 from boxqte.errors import BoxQTEError, PolicyError
 from boxqte.exact import Number, fraction, plain
 from boxqte.properties import Fairness, Property, Robustness
-from boxqte.result import Quantification, Status
+from boxqte.result import Decided, Quantification, Status
 from boxqte.space import Space
 from boxqte.toml import a_table, a_text, known_fields, read_toml, texts
 
@@ -131,9 +132,9 @@ class Check:
         at_least = plain(self.requirement.at_least)
         if self.result is None:
             return f"{self.verdict}: required at least {at_least}; {self.why}"
-        from boxqte.printing import measure_text
+        from boxqte.printing import answer_words
 
-        words = f"{self.verdict}: required at least {at_least}, the measure is {measure_text(self.result)}"
+        words = f"{self.verdict}: required at least {at_least}, the measure is {answer_words(self.result)}"
         return f"{words}; {self.why}" if self.why else words
 
 
@@ -214,7 +215,8 @@ class Policy:
     model, space
         Paths, where the policy names them; `check` may be given others.
     time_limit
-        Seconds for all requirements together: each gets its share of what is left.
+        Seconds for everything: reading and all requirements, of which each gets its share of what is left; what is left
+        in the end goes to the open ones.
     engine
         The engine's name; None is the default one.
 
@@ -311,13 +313,15 @@ class Policy:
         engine: str | None = None,
         workers: int | None = None,
         memory_limit: int | None = None,
-        progress: Callable[[Requirement, Progress], None] | None = None,
+        progress: Callable[[Requirement, float | None, Progress], None] | None = None,
         allow_pickle: bool = False,
     ) -> GateReport:
         """Ask about every requirement, each until it is decided; arguments left out are the policy's own.
 
-        After Ctrl-C the rest is not asked, and undecided.
+        After Ctrl-C the rest is not asked, and undecided. `progress` is called with the requirement, its time limit and a
+        Progress now and then.
         """
+        clock = TimeBudget(self.time_limit if time_limit is None else time_limit)
         from boxqte.engines import DEFAULT_ENGINE
         from boxqte.importers import load_model
         from boxqte.quantification import quantify, read_space
@@ -327,24 +331,40 @@ class Policy:
         for requirement in self.requirements:
             _check_fits(requirement, bound)
         imported = load_model(model, allow_pickle=allow_pickle)
-        budget = TimeBudget(self.time_limit if time_limit is None else time_limit, len(self.requirements))
-        checks: list[Check] = []
-        for requirement in self.requirements:
-            if checks and checks[-1].result is not None and checks[-1].result.status is Status.INTERRUPTED:
-                checks.append(Check(requirement, Verdict.UNDECIDED, why="not asked: interrupted"))
-                continue
+
+        def ask(requirement: Requirement, limit: float | None) -> Check:
+            hears = None if progress is None else lambda moment: progress(requirement, limit, moment)
             result = quantify(
                 imported,
                 bound,
                 requirement.property,
                 engine=engine or self.engine or DEFAULT_ENGINE,
-                time_limit=budget.next_share(),
+                time_limit=limit,
                 threshold=requirement.at_least,
                 workers=workers,
                 memory_limit=memory_limit,
-                progress=None if progress is None else lambda p, r=requirement: progress(r, p),  # type: ignore[misc]
+                progress=hears,
             )
-            checks.append(judge(requirement, result))
+            return judge(requirement, result, seconds=clock.left)
+
+        def again(requirement: Requirement, before: Check, limit: float | None) -> Check:
+            newer = ask(requirement, limit)
+            assert before.result is not None
+            assert newer.result is not None
+            return judge(requirement, both_runs(before.result, newer.result), seconds=clock.left)
+
+        asked = asked_in_turn(
+            clock,
+            self.requirements,
+            ask,
+            again=again,
+            is_open=lambda _, check: check.verdict is Verdict.UNDECIDED and _status(check) is Status.TIME,
+            stopped=lambda check: _status(check) is Status.INTERRUPTED,
+        )
+        checks = [
+            Check(requirement, Verdict.UNDECIDED, why="not asked: interrupted") if check is None else check
+            for requirement, check in zip(self.requirements, asked)
+        ]
         return GateReport(tuple(checks), imported.source, self.source)
 
     def _subject(self, given: Any, own: str | None, what: str) -> Any:
@@ -355,11 +375,31 @@ class Policy:
         return own
 
 
-def judge(requirement: Requirement, result: Quantification) -> Check:
-    """The check that a result amounts to, with the reason where it is undecided."""
+def _status(check: Check) -> Status | None:
+    return None if check.result is None else check.result.status
+
+
+def both_runs(before: Quantification, newer: Quantification) -> Quantification:
+    """The answer of two runs of the same question: what each has proved holds. The statistical interval is the newer
+    one's: to take the shorter of two would cost confidence."""
+    one, two = before.decided, newer.decided
+    if newer.converged:
+        decided = two
+    else:
+        decided = Decided(max(one.fair, two.fair), max(one.unfair, two.unfair), max(one.low, two.low))
+    trace = list(before.trace)
+    for seconds, lower, upper in newer.trace:
+        lower, upper = (lower, upper) if not trace else (max(lower, trace[-1][1]), min(upper, trace[-1][2]))
+        trace.append((before.seconds + seconds, lower, upper))
+    return replace(newer, decided=decided, trace=tuple(trace), seconds=before.seconds + newer.seconds)
+
+
+def judge(requirement: Requirement, result: Quantification, *, seconds: float = math.inf) -> Check:
+    """The check that a result amounts to, with the reason where it is undecided. `seconds` are what is left for it."""
     verdict = decide(result, requirement.at_least)
     why = ""
-    if verdict is Verdict.UNDECIDED and requirement.at_least == 1 and result.converged and _no_counterexample(result):
+    may_be_none = verdict is Verdict.UNDECIDED and requirement.at_least == 1 and result.converged
+    if may_be_none and _no_counterexample(result, min(seconds, VERIFY_SECONDS)):
         return Check(requirement, Verdict.HOLDS, result, "verified: there is no counterexample at all", result.seconds)
     if verdict is Verdict.UNDECIDED:
         if result.undefined:
@@ -371,14 +411,14 @@ def judge(requirement: Requirement, result: Quantification) -> Check:
     return Check(requirement, verdict, result, why, result.seconds)
 
 
-def _no_counterexample(result: Quantification) -> bool:
+def _no_counterexample(result: Quantification, seconds: float) -> bool:
     """Whether verification proves it: a count in floating point ends within its rounding error of 1, never at 1."""
-    if result.undefined or result.origin is None:
+    if result.undefined or result.origin is None or seconds <= 0:
         return False
     from boxqte.verification import verify
 
     try:
-        found = verify(result.origin.model, result.origin.grid.space, result.property, time_limit=VERIFY_SECONDS)
+        found = verify(result.origin.model, result.origin.grid.space, result.property, time_limit=seconds)
     except BoxQTEError:
         return False
     return str(found.verdict) == str(Verdict.HOLDS)

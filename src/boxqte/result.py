@@ -167,6 +167,8 @@ class Quantification:
     statistical: Statistical | None = None
     origin: Any = field(default=None, repr=False)
     """The question behind the answer (boxqte.origin.Origin), for further questions; not part of the JSON form."""
+    remarks: tuple[str, ...] = ()
+    """What a reader must know so as not to misread the number, such as that no tree tests the sensitive attribute."""
 
     @builtins.property
     def converged(self) -> bool:
@@ -405,6 +407,7 @@ class Quantification:
             "status": str(self.status),
             "guarantee": self.guarantee(),
             "semantics": self.semantics(),
+            "remarks": list(self.remarks),
             "engine": self.engine,
             "seconds": self.seconds,
             "property": self.property.to_json(),
@@ -421,16 +424,19 @@ class Quantification:
             "trace": [list(point) for point in self.trace],
         }
 
-    def to_html(self, *, command: str = "") -> str:
-        """The report: one self-contained page with regions, profiles, flips and examples."""
+    def to_html(self, *, command: str = "", time_limit: float | None = 60.0) -> str:
+        """The report: one self-contained page with regions, profiles, flips and examples.
+
+        `time_limit` are the seconds for all searches that it takes; None is no limit.
+        """
         from boxqte.report.html import result_page
 
-        return result_page(self, command=command)
+        return result_page(self, command=command, seconds=time_limit)
 
-    def save_html(self, path: str) -> None:
+    def save_html(self, path: str, *, time_limit: float | None = 60.0) -> None:
         """Write the report."""
         with open(path, "w", encoding="utf-8") as file:
-            file.write(self.to_html())
+            file.write(self.to_html(time_limit=time_limit))
 
     def plot_bounds(self, *, ax: Any = None, **style: Any) -> Any:
         """Draw the bounds over time with matplotlib; see `boxqte.report.plots.plot_bounds`."""
@@ -457,14 +463,9 @@ class Quantification:
             file.write("\n")
 
     def __repr__(self) -> str:
-        if self.undefined:
-            return f"Quantification({self.property}: undefined, no input is confident; {self.status})"
-        bounds = self.bounds
-        assert bounds is not None
-        shown = f"= {self.value:.12g}" if self.value is not None else f"in [{bounds.lower:.9g}, {bounds.upper:.9g}]"
-        if self.statistical is not None:
-            found = self.statistical
-            shown += f", in [{found.lower:.9g}, {found.upper:.9g}] with confidence {found.confidence}"
+        from boxqte.printing import measure_text, statistical_text
+
+        shown = "; ".join(part for part in (measure_text(self), statistical_text(self)) if part)
         return f"Quantification({self.property}: {shown}; {self.status} in {self.seconds:.3g} s, engine {self.engine})"
 
     def _repr_html_(self) -> str:

@@ -112,9 +112,12 @@ class Watch:
         *,
         nodes: int = 0,
         open_boxes: int = 0,
-        statistical: tuple[float, float] | None = None,
+        statistical: tuple[float, float, float] | None = None,
     ) -> Status | None:
-        """Record the state; the reason to stop if there is one. `statistical` is shown, and no proof."""
+        """Record the state; the reason to stop if there is one.
+
+        `statistical` (lower, upper, confidence) is shown, and no proof.
+        """
         ends = decided.measure()
         lower, upper = (0.0, 1.0) if ends is None else (down(ends[0]), min(up(ends[1]), 1.0))
         if self.trace:  # bounds never move apart, even by the rounding of a ratio
@@ -145,8 +148,8 @@ class Progress:
     decided: float
     nodes: int
     open_boxes: int
-    statistical: tuple[float, float] | None = None
-    """The interval so far, where the engine draws points; `nodes` are the points then."""
+    statistical: tuple[float, float, float] | None = None
+    """The interval so far and its confidence, where the engine draws points; `nodes` are the points then."""
 
 
 def engine_class(name: str) -> Any:

@@ -123,18 +123,23 @@ def _named(results: Sequence[Quantification]) -> list[tuple[str, Quantification]
 def plot_profile(
     result: Quantification, attribute: str, *, ax: Axes | None = None, time_limit: float | None = None
 ) -> Axes:
-    """The share of the inputs with each value of the attribute that are counterexamples."""
+    """The share of the inputs with each value of the attribute that are counterexamples: up to what is proved a bar,
+    from there to the upper bound a lighter one."""
     ax = _axes(ax)
     table = result.profile(attribute, time_limit=time_limit)
-    shares = (100 * table["density"].fillna(0.0)).tolist()
+    mass = table["mass"].where(table["mass"] > 0)
+    lower, upper = ((100 * table[end] / mass).fillna(0.0).tolist() for end in ("lower", "upper"))
     axis = next(a for a in result.origin.grid.axes if a.attribute.name == attribute)
     ends = [None if cell.low is None else (float(cell.low[0]), float(cell.high[0])) for cell in axis.cells]
     if all(end is not None for end in ends) and len(ends) > 1:
         edges = [ends[0][0], *(end[1] for end in ends)]  # type: ignore[index]
-        ax.stairs(shares, edges, fill=True, color="C0")
+        ax.stairs(upper, edges, baseline=lower, fill=True, color="C0", alpha=0.35)
+        ax.stairs(lower, edges, fill=True, color="C0")
         ax.set(xlabel=attribute, ylabel="unfair share (%)")
     else:
-        ax.barh([str(v) for v in table["value"]], shares, color="C0")
+        names, between = [str(v) for v in table["value"]], [b - a for a, b in zip(lower, upper)]
+        ax.barh(names, between, left=lower, color="C0", alpha=0.35)
+        ax.barh(names, lower, color="C0")
         ax.invert_yaxis()
         ax.set(ylabel=attribute, xlabel="unfair share (%)")
     return ax

@@ -26,6 +26,7 @@ from boxqte.result import Decided, Statistical, Status, down, up
 PILOT = 1000
 FIRST_ROUND = 256
 ROUND_SECONDS = 0.4
+UNTIMED_POINTS = 1_000_000
 DRAWING_ERROR = 1e-11  # more than float masses and cumulative sums can shift the share of any set of inputs
 
 
@@ -37,8 +38,8 @@ class SampleOptions:
     """The probability with which the statistical interval holds, at all times at once."""
     seed: int = 0
     """Of the random draws; the same seed and limits that count (not seconds) give the same draws."""
-    points: int = 1_000_000
-    """The most points that are drawn."""
+    points: int | None = None
+    """The most points that are drawn; none: as many as the time limit has room for, a million without a time limit."""
     budget: int = 100_000_000
     """Give up on a point after about so many steps, of a few ns each; such points count against both ends."""
 
@@ -46,7 +47,7 @@ class SampleOptions:
         if not 0.5 <= self.confidence < 1:
             raise EngineError(f"confidence: must be at least 0.5 and below 1, found {self.confidence}")
         for name in ("points", "budget"):
-            if getattr(self, name) < 1:
+            if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise EngineError(f"engine 'sample': option '{name}' must be at least 1, found {getattr(self, name)}")
         if self.seed < 0:
             raise EngineError(f"engine 'sample': option 'seed' must be at least 0, found {self.seed}")
@@ -157,8 +158,8 @@ def sample(
     decider = point_decider(grid)
     _warm_up(decider, grid)
     run = _Run(decided, draws.mass, options, low_possible=grid.low_possible)
-    most = min(options.points, limits.node_limit or options.points)
-    size, status, started = min(FIRST_ROUND, most), None, time.perf_counter()
+    most = _most_points(options, limits)
+    size, status, started = int(min(FIRST_ROUND, most)), None, time.perf_counter()
     try:
         while status is None:
             begun = time.perf_counter()
@@ -168,7 +169,7 @@ def sample(
             if run.priors is None and run.drawn >= min(PILOT, most / 10):
                 run.tune(min(most - run.drawn, run.drawn / max(now - started, 1e-9) * watch.seconds_left), limits.gap)
             status = run.status(limits.gap, most) or watch.report(
-                decided, nodes=run.drawn, statistical=(run.lower, run.upper)
+                decided, nodes=run.drawn, statistical=(run.lower, run.upper, options.confidence)
             )
             if status is Status.NODES:
                 status = Status.POINTS
@@ -179,6 +180,13 @@ def sample(
     seconds = time.perf_counter() - started
     details = {"points": run.drawn, "sampling_seconds": round(seconds, 3)}
     return Outcome(decided, status or Status.INTERRUPTED, None, details, statistical=run.result(options))
+
+
+def _most_points(options: SampleOptions, limits: Limits) -> float:
+    """Where the time is limited and nothing else is said, the limit is used: the interval gets shorter with every draw."""
+    untold = UNTIMED_POINTS if limits.time_limit is None else math.inf
+    most = untold if options.points is None else options.points
+    return most if limits.node_limit is None else min(most, limits.node_limit)
 
 
 def _warm_up(decider: PointDecider, grid: Grid) -> None:
@@ -241,7 +249,7 @@ class _Run:
             sequence.tuned_prior(pilots[1], expected, self.alpha, self.low_possible),
         )
 
-    def status(self, gap: float, most: int) -> Status | None:
+    def status(self, gap: float, most: float) -> Status | None:
         if gap > 0 and self.upper - self.lower <= gap:
             return Status.CONFIDENT_GAP
         return Status.POINTS if self.drawn >= most else None
