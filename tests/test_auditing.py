@@ -48,7 +48,8 @@ def test_each_attribute_alone_then_all_together_then_robustness() -> None:
 
 def test_an_audit_is_readable_in_one_line() -> None:
     assert repr(loan_audit(require=0.5)) == (
-        "Audit(TreeEnsemble; race: 0.697030; age: 0.760000; race, age: 0.400000; robustness: 0.996970)"
+        "Audit(TreeEnsemble; race: 0.697030 (exact); age: 0.760000 (exact); race, age: 0.400000 (exact); "
+        "robustness: 0.996970 (exact))"
     )
     assert repr(loan_audit(require=0.5, robustness=0).gate) == (
         "GateReport(violated: race holds, age holds, race, age violated)"
@@ -231,8 +232,8 @@ def test_the_command_prints_the_space_and_one_table_and_writes_all_files(
     assert main([*AUDIT, "--require", "0.9", *files]) == 1
     out = capsys.readouterr().out
     assert "integer column, 62 distinct values" in out
-    assert "sex, race   0.868980  converged" in out
-    assert "race        0.976717  converged" in out
+    assert "sex, race   0.868980 (exact)  converged" in out
+    assert "race        0.976717 (exact)  converged" in out
     document = json.loads((examples / "a.json").read_text())
     assert [q["name"] for q in document["questions"]] == ["sex", "race", "sex, race", "robustness"]
     assert document["command"].startswith("boxqte audit model.json --data people.csv")

@@ -308,7 +308,7 @@ def test_memory_is_given_in_bytes_or_with_a_unit(run: Any, text: str, expected: 
 def test_progress_lines_go_to_standard_error_every_few_seconds(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("boxqte.progress.PLAIN_SECONDS", 0.0)
     _, out, err = run(f"{QUANTIFY} --sensitive race --engine stopping")
-    assert "measure between 0.571428 and 0.857143, decided 75.00 %, 7 nodes, 3 open" in err
+    assert "measure between 0.571428 and 0.857143 (certain), decided 75.00 %, 7 nodes, 3 open" in err
     assert "7 nodes" not in out
     assert "7 nodes" not in run(f"{QUANTIFY} --sensitive race --engine stopping --quiet")[2]
 

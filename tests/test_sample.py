@@ -182,7 +182,7 @@ def test_sampling_stops_at_the_gap_and_says_so() -> None:
     assert result.bounds is not None
     assert (result.bounds.lower, result.bounds.upper) == (0, 1)
     assert result.to_json()["statistical"]["confidence"] == 0.999999
-    assert "with confidence 0.999999" in repr(result)
+    assert "statistical, confidence 0.999999" in repr(result)
     assert "probability 0.999999" in result.guarantee()
 
 

@@ -7,6 +7,7 @@ rounded down and upper ends up, and one number stands alone only if both ends ro
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
@@ -77,7 +78,7 @@ def _label(low: Fraction, high: Fraction | None, one: str | None, style: Style, 
         return f"statistical, confidence {confidence}"
     if kind == "exact":
         fraction = str(low)
-        short = style is LONG and "/" in fraction and len(fraction) <= LONGEST_FRACTION
+        short = "/" in fraction and len(fraction) <= LONGEST_FRACTION and style is LONG and re.fullmatch(r"[\d.]+", one or "")
         return f"exactly {fraction}" if short else "exact"
     if one is None or high is None or (style is not LONG and Decimal(one.removeprefix("1 - ")) not in (0, 1)):
         return "certain"
