@@ -62,7 +62,9 @@ def test_a_converged_measure_from_floats_says_how_far_off_it_can_be() -> None:
 
 
 def test_digits_that_are_not_certain_are_left_out() -> None:
-    assert between(Bounds(4379 / 4800 - 4e-13, 4379 / 4800 + 1e-13)).startswith("0.91229166667 (certain, error at most ")
+    assert between(Bounds(4379 / 4800 - 4e-13, 4379 / 4800 + 1e-13)).startswith(
+        "0.91229166667 (certain, error at most "
+    )
     assert between(Bounds(1 - 1e-13, 1.0)) == "1.000000000000 (certain, error at most 1.01e-13)"
 
 
@@ -81,7 +83,9 @@ def test_the_text_holds_every_number_between_the_ends(low: float, width: float, 
     """Two numbers contain the ends; one number is that of both ends, rounded to as many digits as are shown."""
     high = min(low + width, 1.0)
     text = number_text(low, high, style)
-    shown = [Fraction(part) / (100 if style.percent else 1) for part in re.findall(r"[\d.]+(?:e-?\d+)?", text.split(" (")[0])]
+    shown = [
+        Fraction(part) / (100 if style.percent else 1) for part in re.findall(r"[\d.]+(?:e-?\d+)?", text.split(" (")[0])
+    ]
     if text.startswith("1 - "):
         shown = [1 - shown[1]]
     if len(shown) == 2:

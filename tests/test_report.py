@@ -141,7 +141,9 @@ def big() -> Findings:
     long = "a very long name of an attribute, " * 6
     return Findings(
         rules=tuple(Rule((f"{long} <= {i}",) * 50, 0.1, 0.1, 0.5, long) for i in range(20)),
-        profiles=tuple(Profile(f"{long}{i}", tuple(ProfileCell(long, 0.1, 0.2, 0.1) for _ in range(60))) for i in range(16)),
+        profiles=tuple(
+            Profile(f"{long}{i}", tuple(ProfileCell(long, 0.1, 0.2, 0.1) for _ in range(60))) for i in range(16)
+        ),
         matrices=(FlipMatrix(long, (long,) * 12, (((0.01, 0.01),) * 12,) * 12),),
         pairs=tuple(Pair(tuple(Difference(long, long, "x") for _ in range(40)), "no", "yes") for _ in range(10)),
     )

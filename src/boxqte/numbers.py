@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 
@@ -40,6 +40,7 @@ PROGRESS = Style((6, 7, 8), "between {} and {}")
 SENTENCE = Style((4, 5, 6), "at least {} and at most {}", percent=True, labelled=False)
 CELL = Style((3, 4, 5, 6), "{} to {}", percent=True, significant=True, labelled=False)
 """For tables whose caption says what their numbers are."""
+PHRASE = replace(CELL, pattern="between {} and {}")
 
 
 def kind_of(lower: Real, upper: Real | None, confidence: float | None = None) -> str:
@@ -78,7 +79,12 @@ def _label(low: Fraction, high: Fraction | None, one: str | None, style: Style, 
         return f"statistical, confidence {confidence}"
     if kind == "exact":
         fraction = str(low)
-        short = "/" in fraction and len(fraction) <= LONGEST_FRACTION and style is LONG and re.fullmatch(r"[\d.]+", one or "")
+        short = (
+            "/" in fraction
+            and len(fraction) <= LONGEST_FRACTION
+            and style is LONG
+            and re.fullmatch(r"[\d.]+", one or "")
+        )
         return f"exactly {fraction}" if short else "exact"
     if one is None or high is None or (style is not LONG and Decimal(one.removeprefix("1 - ")) not in (0, 1)):
         return "certain"

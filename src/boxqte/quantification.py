@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ from boxqte.checkpoint import EVERY, Checkpoint, identity
 from boxqte.engines import DEFAULT_ENGINE, Limits, Progress, Watch, make_engine
 from boxqte.errors import CheckpointError, EngineError, ModelError, SpaceError
 from boxqte.exact import Number, fraction, plain
+from boxqte.existence import settled
 from boxqte.grid import build_grid
 from boxqte.importers import ImportedModel, load_model
 from boxqte.origin import Origin
 from boxqte.properties import Property
 from boxqte.regions import RegionStore
+from boxqte.remarks import remarks
 from boxqte.result import ModelSummary, Quantification, up
 from boxqte.space import Space
 
@@ -124,17 +127,19 @@ def quantify(
         solver.observers.append(store)  # type: ignore[attr-defined]
     try:
         outcome = solver.run(grid, limits, watch)
+        if store is not None:
+            store.finish(outcome.decided, outcome.status)
         if writer is not None:
             writer.finish(outcome.decided)
     finally:
         if writer is not None:
             writer.close()
-    return Quantification(
+    result = Quantification(
         property=property,
         model=summary(imported),
         engine=engine,
         status=outcome.status,
-        decided=outcome.decided,
+        decided=settled(grid, outcome, store, limits),
         seconds=watch.seconds,
         trace=tuple(watch.trace),
         space_fingerprint=bound.fingerprint(),
@@ -143,8 +148,10 @@ def quantify(
         count=bound.count(),
         details=outcome.details,
         statistical=outcome.statistical,
-        origin=Origin(imported, grid, engine, dict(options or {}), limits, store, outcome.status),
+        all_confident=not grid.low_possible,
+        origin=Origin(imported, grid, engine, dict(options or {}), limits, store),
     )
+    return replace(result, remarks=remarks(grid, result))
 
 
 def summary(imported: ImportedModel) -> ModelSummary:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy.typing as npt
 
 from boxqte.axes import Cell
 from boxqte.conditions import MISSING, shown_number
+from boxqte.result import Decided, Status, down
 
 if TYPE_CHECKING:
     from boxqte.engines.box.classes import ClassProblem
@@ -44,6 +46,11 @@ class Boxes:
         total: FloatArray = np.maximum(self.masses.sum(axis=1), np.finfo(float).tiny)
         return np.minimum(self.masses[:, UNFAIR] / total, 1.0)
 
+    def certain(self, rounding: Fraction) -> FloatArray:
+        """What each box has of counterexamples at the least: an error is at most `rounding` of the box's mass."""
+        least = [Fraction(own[UNFAIR]) - 2 * rounding * Fraction(sum(own)) for own in self.masses.tolist()]
+        return np.array([down(max(mass, Fraction(0))) for mass in least])
+
     def take(self, at: npt.NDArray[np.integer] | slice) -> Boxes:
         return Boxes(self.cells[at], self.masses[at], self.counted[at])
 
@@ -66,21 +73,51 @@ class RegionStore:
 
     Bounded: beyond `limit` bytes, boxes that differ in one attribute only become one, and if that does not help, the
     lightest are counted in `elsewhere` and forgotten. No mass is lost.
+
+    With epsilon > 0 what is unfair in a box is the rest that other masses leave. A rest that rounding alone can leave is
+    no region: it is added up in `doubtful`.
     """
 
     def __init__(self, limit: int = STORE_BYTES):
         self.limit = limit
         self.problem: Problem | ClassProblem | None = None
         self.elsewhere = 0.0
+        self.doubtful = 0.0
+        self.some_confident = False
+        """Whether a box has anything else than inputs of low confidence, as far as sums in floats tell."""
+        self.rounding = Fraction(0)
+        """How far every sum of masses can be off, as a share of the mass it is about."""
+        self.decided = Decided()
+        self.status = Status.INTERRUPTED
+        self._least_density = 0.0
+        self._words: tuple[int, ...] = (0, 1)
         self._parts: list[Boxes] = []
         self._bytes = 0
 
     def begin(self, problem: Problem | ClassProblem, roots: BoxArray) -> None:
+        from boxqte.engines.box.engine import rounding_bound
+
         self.problem = problem
+        self.rounding = rounding_bound(problem)
+        if problem.grid.has_tolerance and problem.grid.ensemble.is_binary:
+            self._least_density = 2 * float(self.rounding)
         self._words = roots.shape[1:]
 
+    def finish(self, decided: Decided, status: Status) -> None:
+        """The search has ended: what it has decided in all, and why it stopped."""
+        self.decided, self.status = decided, status
+
+    @property
+    def complete(self) -> bool:
+        """Whether the search went through all of the space, so that there are no other counterexamples."""
+        return self.status is Status.CONVERGED
+
     def closed(self, parts: Closed) -> None:
-        keep = np.flatnonzero(parts.masses[:, UNFAIR] > 0)
+        self.some_confident = self.some_confident or bool((parts.masses[:, :LOW] > 0).any())
+        unfair = parts.masses[:, UNFAIR]
+        sure = unfair > self._least_density * parts.masses.sum(axis=1)
+        self.doubtful += float(unfair[~sure].sum())
+        keep = np.flatnonzero(sure)
         if len(keep):
             self.add(Boxes(parts.boxes[keep], parts.masses[keep], parts.how[keep] != 0))
             if self._bytes > self.limit:

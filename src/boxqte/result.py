@@ -137,8 +137,8 @@ class Quantification:
     lower, upper
         Bounds on the measure M = 1 - |X_unfair| / |X_kappa|, certain and rounded outward.
     value
-        The measure itself once converged (the nearest float), else None; also None where so little is confident that
-        floating-point error leaves the ratio open.
+        The measure once converged, as a float that is as close to it as `lower` and `upper` are to each other, else
+        None; also None where so little is confident that floating-point error leaves the ratio open.
     exact
         The measure as a rational where the engine computes in rationals, else None.
     status
@@ -150,6 +150,9 @@ class Quantification:
     rounding_ambiguous
         A bound on the mass of inputs whose verdict could differ in the library because it sums in floating point;
         None if the engine does not compute it.
+    remarks
+        Sentences about what the number does not say: that no attribute can move, that few inputs are confident, that no
+        tree tests a sensitive attribute, that the measure is undefined. Empty for most results.
     """
 
     property: Property  # hides the builtin below, as far as a type checker can see
@@ -165,10 +168,11 @@ class Quantification:
     count: int | None = None
     details: dict[str, Any] = field(default_factory=dict)
     statistical: Statistical | None = None
+    remarks: tuple[str, ...] = ()
+    all_confident: bool = False
+    """Whether every input is confident by definition, whatever is decided of it."""
     origin: Any = field(default=None, repr=False)
     """The question behind the answer (boxqte.origin.Origin), for further questions; not part of the JSON form."""
-    remarks: tuple[str, ...] = ()
-    """What a reader must know so as not to misread the number, such as that no tree tests the sensitive attribute."""
 
     @builtins.property
     def converged(self) -> bool:
@@ -207,6 +211,8 @@ class Quantification:
 
     @builtins.property
     def confident(self) -> Bounds:
+        if self.all_confident:
+            return Bounds(1.0, 1.0)
         low = Fraction(self.decided.low)
         sure = Fraction(self.decided.fair) + Fraction(self.decided.unfair)
         return Bounds(down(sure), up(max(1 - low, sure)))
@@ -281,10 +287,13 @@ class Quantification:
         Returns
         -------
         pandas.DataFrame
-            `rule` (as `restrict` reads it), `mass` of its counterexamples, their `share` of all counterexamples, the
-            `density` (share of the region's mass that is counterexamples), `flip`, and the condition on each attribute.
-            In `attrs`: `counterexample_mass`, `regions` (how many there are), `listed` (the mass in the table),
-            `elsewhere` (mass that is kept in no region), `complete` (whether all counterexamples were found).
+            `rule` (as `restrict` reads it), `mass` of its counterexamples and their `share` of all counterexamples (both
+            certain lower bounds, reached but for rounding if the search is complete), the `density` (share of the
+            region's mass that is counterexamples), `flip`, and the condition on each attribute.
+            In `attrs`: `counterexample_mass` and `counterexample_upper` (certain bounds on all of them; the first is what
+            was found), `regions` (how many there are), `listed` (the mass in the table), `elsewhere` (mass that is kept
+            in no region), `complete` (whether all counterexamples were found), `flips_complete` (False: a limit has
+            ended a search for the flips, whose shares are then ranges).
 
         Examples
         --------
@@ -299,14 +308,15 @@ class Quantification:
         return exploration.regions(self, top, merge=merge, pure=pure, flip=flip, time_limit=time_limit)
 
     def profile(self, attribute: str, *, time_limit: float | None = None) -> pd.DataFrame:
-        """Counterexamples by value or interval of an attribute, exact.
+        """Counterexamples by value or interval of an attribute, as certain bounds.
 
         Returns
         -------
         pandas.DataFrame
-            One row for each set of values that the model cannot tell apart: `value`, its `mass`, `lower` and `upper`
-            (the mass of counterexamples; equal unless a limit ended the search), their `share` of all counterexamples,
-            and the `density` (counterexamples per mass).
+            One row for each set of values that the model cannot tell apart: `value`, its `mass`, bounds on the mass of
+            its counterexamples (`lower`, `upper`), on their share of all counterexamples (`share_lower`, `share_upper`;
+            NaN if there are none), and on the counterexamples per mass (`density_lower`, `density_upper`; NaN without
+            mass). Rounded outward; they agree but for rounding unless a limit ended a search (`attrs["converged"]`).
         """
         from boxqte import exploration
 
@@ -315,8 +325,9 @@ class Quantification:
     def pairs(self, *, time_limit: float | None = None) -> pd.DataFrame:
         """From which sensitive value to which: a matrix of masses.
 
-        Row s, column s': the mass of the counterexamples x with value s that have an x' with value s'. An x may have
-        several x', so that a row can sum to more than the counterexamples in it.
+        Row s, column s': the mass of the counterexamples x with value s that have an x' with value s', a certain lower
+        bound. An x may have several x', so that a row can sum to more than the counterexamples in it. The certain upper
+        bounds are in `attrs["upper"]`, a list of rows; both agree but for rounding if `attrs["converged"]`.
         """
         from boxqte import exploration
 
@@ -406,8 +417,8 @@ class Quantification:
             "count": self.count,
             "status": str(self.status),
             "guarantee": self.guarantee(),
-            "semantics": self.semantics(),
             "remarks": list(self.remarks),
+            "semantics": self.semantics(),
             "engine": self.engine,
             "seconds": self.seconds,
             "property": self.property.to_json(),

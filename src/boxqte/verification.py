@@ -22,6 +22,7 @@ import numpy.typing as npt
 from boxqte.cellvalues import FloatArray, GridValues
 from boxqte.engines import Limits, Watch
 from boxqte.errors import EngineError
+from boxqte.existence import CANDIDATES, EXHAUSTIVE_CELLS, FINISH_LIMIT, Finder, UntilFound
 from boxqte.grid import Grid, build_grid
 from boxqte.importers import ImportedModel, load_model
 from boxqte.origin import Origin
@@ -29,24 +30,20 @@ from boxqte.policy import Verdict
 from boxqte.properties import Property
 from boxqte.quantification import read_space
 from boxqte.regions import UNFAIR, Boxes, RegionStore
-from boxqte.result import Decided, Status
+from boxqte.result import Status
 from boxqte.sampling import drawn_cells, witness_values
 from boxqte.space import Space
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from boxqte.engines.box.driver import BoxArray, Closed
     from boxqte.engines.box.problem import Problem
     from boxqte.engines.point import PointDecider
 
 TRIES = (64, 256, 1024, 4096)
 STEPS = 2_000_000  # the most work on one tried point, in steps of some nanoseconds
-EXHAUSTIVE_CELLS = 4_000_000
-CANDIDATES = 32
 NEAR_SAMPLES = 2000
 NEAR_ROWS = 400
-FINISH_LIMIT = 8000
 
 Points = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]
 
@@ -166,50 +163,6 @@ def every_cell(grid: Grid) -> Grid:
     return replace(grid, axes=tuple(axes))
 
 
-class _Finder:
-    """An observer that keeps the first boxes with a counterexample; masses of 0 are checked by ranks."""
-
-    def __init__(self) -> None:
-        self.found: list[Boxes] = []
-        self.unsure = False
-        self._drawer: Any = None
-
-    def begin(self, problem: Problem, roots: BoxArray) -> None:
-        self.problem = problem
-
-    def closed(self, parts: Closed) -> None:
-        from boxqte.engines.box.draw_worker import Drawer
-        from boxqte.engines.box.driver import COUNTED
-        from boxqte.engines.box.exists import NONE, SOME
-
-        if self.found:
-            return
-        hit = parts.masses[:, UNFAIR] > 0
-        silent = np.flatnonzero(~hit & (parts.how == COUNTED))
-        if not hit.any() and len(silent):
-            if self._drawer is None:
-                self._drawer = Drawer(self.problem, finish_limit=FINISH_LIMIT, arena=1 << 14)
-            there = self._drawer.exists(parts.boxes[silent])
-            hit[silent[there == SOME]] = True
-            self.unsure |= bool(((there != SOME) & (there != NONE)).any())
-        at = np.flatnonzero(hit)[:CANDIDATES]
-        if len(at):
-            masses = np.maximum(parts.masses[at], [0, 1e-300, 0])
-            self.found.append(Boxes(parts.boxes[at], masses, parts.how[at] == COUNTED))
-
-
-class _UntilFound(Watch):
-    """A clock that stops the search once the finder has something."""
-
-    def __init__(self, limits: Limits, finder: _Finder):
-        super().__init__(limits)
-        self.finder = finder
-
-    def report(self, decided: Decided, **counts: Any) -> Status | None:
-        reason = super().report(decided, **counts)
-        return Status.GAP if self.finder.found else reason
-
-
 @dataclass
 class _Search:
     model: ImportedModel
@@ -266,9 +219,9 @@ class _Search:
     # --- searching everything ---
 
     def _exchange(self) -> Verification:
-        finder = _Finder()
+        finder = Finder()
         limits = Limits(time_limit=None if math.isinf(self.left) else self.left, workers=self.workers)
-        status = self._run(limits, _UntilFound(limits, finder), [finder])
+        status = self._run(limits, UntilFound(limits, finder), [finder])
         if finder.found:
             try:
                 pairs = self._from_boxes(finder.problem, finder.found[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from typing import Any
 
 from boxqte.commands.arguments import (
@@ -87,9 +88,10 @@ def regions_text(table: Any) -> str:
     for _, row in table.iterrows():
         flip = f"   [{row['flip']}]" if row["flip"] else ""
         lines.append(f"{row['share']:<8.4f} {row['density']:<8.4f} {row['rule']}{flip}")
-    listed = table["share"].sum()
-    lines.append(f"{listed:.4f}   of the counterexamples{'' if table.attrs['complete'] else ' found so far'}, "
-                 f"in {len(table)} of {table.attrs['regions']} regions")  # fmt: skip
+    listed, complete = table["share"].sum(), table.attrs["complete"]
+    shown = f"{listed:.4f}  " if complete else f"at least {math.floor(10_000 * listed) / 10_000:.4f}"
+    lines.append(f"{shown} of the counterexamples, in {len(table)} of {table.attrs['regions']} regions"
+                 + ("" if complete else " found so far"))  # fmt: skip
     return "\n".join(lines)
 
 

@@ -10,7 +10,7 @@ NARROW = 0.001  # and where they are so close, random draws have nothing to add
 
 @dataclass(frozen=True)
 class Rule:
-    """A region: conditions that hold together, and the share that it has of all counterexamples that were found."""
+    """A region: conditions that hold together, and the share that it has of all counterexamples (at least)."""
 
     conditions: tuple[str, ...]
     mass: float

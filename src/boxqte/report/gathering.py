@@ -27,7 +27,7 @@ from boxqte.report.findings import (
     ProfileCell,
     Rule,
 )
-from boxqte.result import Quantification, Status
+from boxqte.result import Quantification
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 REPORT_SECONDS = 60.0  # for all findings of a report, where nothing else is said
 LEAST_SEARCH = 0.02  # seconds: a search that has less proves nothing
 STORE_PART, RULES_PART, MATRIX_PART, DRAWS_PART = 0.4, 0.25, 0.25, 0.2  # of what is left when each of them begins
-SETTLED = 1e-9  # what `pairs` calls converged leaves less than this undecided
 MOST_DRAWING = 5.0  # seconds
 LONG_NUMBER = re.compile(r"\d+\.\d{6,}(?:e[-+]?\d+)?")
 SEED = 0  # the examples of a report are the same whenever it is made
@@ -63,7 +62,7 @@ def gather(
     notes: list[str] = []
     say("regions")
     result = _with_regions(result, clock)
-    complete = result.origin.status is Status.CONVERGED
+    complete = result.origin.regions().complete
     if not complete:
         notes.append("The search did not finish: regions, flips and examples are those that it has found.")
     extent = Extent()
@@ -84,13 +83,15 @@ def _with_regions(result: Quantification, clock: TimeBudget) -> Quantification:
     origin = result.origin
     if origin.store is not None:
         return result
+    from boxqte.origin import support_boxes
     from boxqte.regions import RegionStore
 
     store = RegionStore()
     limit = None if clock.seconds is None else max(STORE_PART * clock.left, LEAST_SEARCH)
     limits = replace(origin.limits, gap=0.0, node_limit=None, threshold=None, time_limit=limit)
-    outcome = origin.run(origin.grid, observers=[store], limits=limits)
-    return replace(result, origin=replace(origin, store=store, status=outcome.status, answers={}))
+    outcome = origin.run(origin.grid, observers=[store], roots=support_boxes, limits=limits)
+    store.finish(outcome.decided, outcome.status)
+    return replace(result, origin=replace(origin, store=store, answers={}))
 
 
 def _each(clock: TimeBudget, part: float, searches: int) -> float | None:
@@ -159,7 +160,11 @@ def _profiles(
 
 def _searches(result: Quantification, axis: Any) -> int:
     """How many searches a profile takes: one, or one a value where x' may have another value than x."""
-    return len(axis.cells) if axis.sensitive or axis.moves or not result.origin.grid.ensemble.is_binary else 1
+    from boxqte.profiles import same_for_all
+
+    grid = result.origin.grid
+    alike = same_for_all(grid, axis)
+    return len(axis.cells) if not alike and (axis.sensitive or axis.moves or not grid.ensemble.is_binary) else 1
 
 
 def _difference(profile: Profile) -> float:
@@ -179,7 +184,7 @@ def _bounds(table: pd.DataFrame | None, axis: Any) -> list[tuple[str, float, flo
     rows = []
     for row in table.to_dict("records"):
         mass = float(row["mass"])
-        ends = (_down(row["lower"] / mass), _up(row["upper"] / mass)) if mass else (0.0, 0.0)
+        ends = (row["density_lower"], row["density_upper"]) if mass else (0.0, 0.0)
         rows.append((_shortened(str(row["value"])), mass, *ends))
     return rows
 
@@ -236,25 +241,22 @@ def _matrices(result: Quantification, extent: Extent, clock: TimeBudget) -> tupl
     if limit is not None and limit < LEAST_SEARCH:
         raise ReportError(f"its {n * n} entries are not decided within the time")
     table = result.pairs(time_limit=limit)
-    upper = table.attrs.get("upper")
-    if upper is None and table.attrs["converged"]:
-        upper = table + SETTLED
+    names = list(table.index)
     weight = table.sum(axis=1) + table.sum(axis=0)
-    kept = sorted(weight.nlargest(extent.labels).index, key=list(table.index).index)
+    kept = sorted(names.index(name) for name in weight.nlargest(extent.labels).index)
     title = ", ".join(result.property.sensitive)
     if len(kept) < len(table):
         title += f" (the {len(kept)} of {len(table)} values with the most)"
-    masses = tuple(tuple(_mass(table, upper, row, column) for column in kept) for row in kept)
-    return (FlipMatrix(title, tuple(map(str, kept)), masses),)
+    masses = tuple(tuple(_mass(table, row, column) for column in kept) for row in kept)
+    return (FlipMatrix(title, tuple(str(names[i]) for i in kept), masses),)
 
 
-def _mass(table: pd.DataFrame, upper: pd.DataFrame | None, row: Any, column: Any) -> tuple[float, float | None] | None:
+def _mass(table: pd.DataFrame, row: int, column: int) -> tuple[float, float | None] | None:
     """None where x' cannot have the same value as x; it can within a cell that holds several points (epsilon > 0)."""
-    mass = float(table.loc[row, column])
-    most = None if upper is None else float(upper.loc[row, column])
-    if row == column and not mass and not most:
+    mass, most = float(table.iloc[row, column]), float(table.attrs["upper"][row][column])
+    if row == column and not most:
         return None
-    return mass, None if most is None or most - mass > WIDEST else most
+    return mass, None if most - mass > WIDEST else most
 
 
 def _pairs(result: Quantification, extent: Extent) -> tuple[Pair, ...]:

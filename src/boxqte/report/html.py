@@ -231,15 +231,16 @@ def _rules(rules: Sequence[Rule], complete: bool) -> list[str]:
         "region",
         *(["flip"] if flips else []),
         "of all inputs",
-        "of the unfair" if complete else "of those found",
+        "of the unfair",
         *(["unfair inside"] if dense else []),
     ]
     rows = []
     for rule in rules:
         where = " <span class=note>and</span> ".join(f"<code>{_t(c)}</code>" for c in rule.conditions) or "everywhere"
-        shares = [rule.mass, rule.share, *([rule.density] if dense else [])]
-        cells = [where, *([_t(rule.flip)] if flips else [])]
-        rows.append([*cells, *("" if share is None else _number(share, share, kind="certain") for share in shares)])
+        cells = [where, *([_t(rule.flip)] if flips else []), _number(rule.mass, rule.mass, kind="certain")]
+        cells.append(_number(rule.share, rule.share if complete else None, kind="certain"))
+        density = "" if rule.density is None else _number(rule.density, rule.density, kind="certain")
+        rows.append([*cells, *([density] if dense else [])])
     first = 1 + flips
     caption = (
         f"The largest regions with counterexamples{'' if complete else ' that were found'}; they do not overlap. All inputs "

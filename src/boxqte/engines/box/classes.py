@@ -331,7 +331,7 @@ def decode(boxes: BoxArray) -> Ranges:
     return np.stack([first, first + bits.sum(axis=2, dtype=np.int64) - 1], axis=2).astype(np.int64)
 
 
-def class_rounding_bound(worker: ClassWorker) -> Fraction:
+def class_rounding_bound(problem: ClassProblem) -> Fraction:
     """As exchange_worker.rounding_bound: one rounding a cell mass, one a sum, one a product, and a few single ones."""
-    cells = sum(len(masses) + 1 for masses in worker.masses)
-    return Fraction(101, 100) * (cells + len(worker.axes) + 64) / 2**53 + Fraction(1, 2**1000)
+    cells = sum(len(problem.cells_of(i)) + 1 for i in range(len(problem.axis_ids)))
+    return Fraction(101, 100) * (cells + len(problem.axis_ids) + 64) / 2**53 + Fraction(1, 2**1000)

@@ -15,6 +15,7 @@ from boxqte.grid import Grid
 from boxqte.result import Decided, Status
 
 if TYPE_CHECKING:
+    from boxqte.engines.box.classes import ClassProblem
     from boxqte.engines.box.problem import Problem
 
 
@@ -151,15 +152,16 @@ class Box:
         axis_ids = worker.decider.problem.axis_ids
         roots = classes.root_ranges(grid, axis_ids)
         notes = bool(self.observers)
+        problem = classes.ClassProblem(grid, axis_ids)
         for observer in self.observers:
-            observer.begin(classes.ClassProblem(grid, axis_ids), roots)
+            observer.begin(problem, roots)
         outcome = self.drive(
             lambda: classes.ClassWorker(grid, notes=notes),
             roots,
             np.ones(1),
             limits,
             watch,
-            rounding=classes.class_rounding_bound(worker),
+            rounding=classes.class_rounding_bound(problem),
             batch=classes.FRONTIER,
             call_nodes=self.settings.call_nodes,
             observers=self.observers,
@@ -214,11 +216,13 @@ class Box:
         return replace(outcome, rounding_ambiguous=None)  # not computed here: None says so, 0 would claim it
 
 
-def rounding_bound(problem: Problem) -> Fraction:
+def rounding_bound(problem: Problem | ClassProblem) -> Fraction:
     """A proved bound on the rounding error of every sum of closed boxes' masses (docs/engine.md, 'Rounding')."""
-    from boxqte.engines.box import exchange_worker, window_worker
+    from boxqte.engines.box import classes, exchange_worker, window_worker
     from boxqte.engines.box.problem import sensitive_classes
 
+    if isinstance(problem, classes.ClassProblem):
+        return classes.class_rounding_bound(problem)
     if problem.grid.has_tolerance:
         return window_worker.rounding_bound(problem)
     return exchange_worker.rounding_bound(problem, len(sensitive_classes(problem)[1]))
