@@ -18,7 +18,7 @@ from boxqte.engines.sample.draws import Draws, WholeSpace
 from boxqte.origin import Origin
 from boxqte.sampling import decider_of
 
-CONFIDENCE = 0.999
+CONFIDENCE = 0.999999
 FIRST_ROUND = 256
 ROUND_SECONDS = 0.3
 BUDGET = 10_000_000  # steps on a point before it is given up; it then counts against both ends

@@ -203,7 +203,7 @@ def _cells(rows: list[Any], axis: Any, intervals: dict[str, list[Any]], most: in
     cells = []
     for (label, mass, lower, upper), interval, cell in zip(rows, drawn, axis.cells):
         low, high = (None, None) if cell.low is None else (float(cell.low[0]), float(cell.high[0]))
-        if mass > 0 or low is not None:
+        if mass > 0:
             cells.append(ProfileCell(label, lower, upper, mass, low, high, interval))
     if all(cell.low is not None for cell in cells):
         step = -(-len(cells) // most)
@@ -217,8 +217,7 @@ def _together(cells: list[ProfileCell]) -> ProfileCell:
         return cells[0]
     mass = math.fsum(cell.mass for cell in cells)
     ends = [_weighed(cells, [(cell.lower, cell.upper) for cell in cells], mass)]
-    likely = [cell.statistical if cell.mass else (0.0, 0.0) for cell in cells]
-    drawn = [interval for interval in likely if interval is not None]
+    drawn = [cell.statistical for cell in cells if cell.statistical is not None]
     if len(drawn) == len(cells):
         ends.append(_weighed(cells, drawn, mass))
     label = f"{cells[0].label} ... {cells[-1].label}"
@@ -227,8 +226,6 @@ def _together(cells: list[ProfileCell]) -> ProfileCell:
 
 
 def _weighed(cells: list[ProfileCell], ends: list[tuple[float, float]], mass: float) -> tuple[float, float]:
-    if not mass:
-        return 0.0, 0.0
     lower, upper = (math.fsum(c.mass * end[i] for c, end in zip(cells, ends)) / mass for i in (0, 1))
     return _down(lower), _up(upper)
 
@@ -241,22 +238,23 @@ def _matrices(result: Quantification, extent: Extent, clock: TimeBudget) -> tupl
     if limit is not None and limit < LEAST_SEARCH:
         raise ReportError(f"its {n * n} entries are not decided within the time")
     table = result.pairs(time_limit=limit)
-    names = list(table.index)
-    weight = table.sum(axis=1) + table.sum(axis=0)
-    kept = sorted(names.index(name) for name in weight.nlargest(extent.labels).index)
+    lower, upper = table.to_numpy(), table.attrs["upper"]
+    weight = (lower.sum(axis=1) + lower.sum(axis=0)).tolist()
+    kept = sorted(sorted(range(len(weight)), key=lambda i: -weight[i])[: extent.labels])
     title = ", ".join(result.property.sensitive)
     if len(kept) < len(table):
         title += f" (the {len(kept)} of {len(table)} values with the most)"
-    masses = tuple(tuple(_mass(table, row, column) for column in kept) for row in kept)
-    return (FlipMatrix(title, tuple(str(names[i]) for i in kept), masses),)
+    masses = tuple(
+        tuple(_mass(float(lower[row, column]), upper[row][column], row == column) for column in kept) for row in kept
+    )
+    return (FlipMatrix(title, tuple(str(table.index[i]) for i in kept), masses),)
 
 
-def _mass(table: pd.DataFrame, row: int, column: int) -> tuple[float, float | None] | None:
+def _mass(lower: float, upper: float, same: bool) -> tuple[float, float | None] | None:
     """None where x' cannot have the same value as x; it can within a cell that holds several points (epsilon > 0)."""
-    mass, most = float(table.iloc[row, column]), float(table.attrs["upper"][row][column])
-    if row == column and not most:
+    if same and not upper:
         return None
-    return mass, None if most - mass > WIDEST else most
+    return lower, None if upper - lower > WIDEST else upper
 
 
 def _pairs(result: Quantification, extent: Extent) -> tuple[Pair, ...]:

@@ -441,9 +441,9 @@ def _t(text: object) -> str:
 
 def _number(lower: float, upper: float | None, *, confidence: float | None = None, kind: str = "") -> str:
     """A share as a percentage, with what it is and its ends for whoever reads the page by program."""
-    text = number_text(lower, upper, CELL, confidence=confidence).replace(" %", "\N{NO-BREAK SPACE}%")
+    text = _t(number_text(lower, upper, CELL, confidence=confidence)).replace(" %", "\N{NO-BREAK SPACE}%")
     ends = f'data-lower="{lower!r}"' + ("" if upper is None else f' data-upper="{upper!r}"')
-    return f'<span {ends} data-kind="{kind or kind_of(lower, upper, confidence)}">{_t(text)}</span>'
+    return f'<span {ends} data-kind="{kind or kind_of(lower, upper, confidence)}">{text}</span>'
 
 
 def _facts(facts: Sequence[tuple[str, str]]) -> str:
