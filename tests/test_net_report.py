@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import random
 import re
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from html.parser import HTMLParser
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -67,7 +67,9 @@ def rounded_number(text: str) -> tuple[Fraction, Fraction]:
 
 def read(text: str) -> Said:
     """A labelled number: `0.1 to 0.2 (certain)`, `between ... and ...`, `0.25 (exactly 1/4)`, `... (statistical, ...)`."""
-    found = re.fullmatch(r"(.*?) \((exact|exactly ([\d/]+)|certain|certain, error at most (\S+)|statistical, .*)\)", text)
+    found = re.fullmatch(
+        r"(.*?) \((exact|exactly ([\d/]+)|certain|certain, error at most (\S+)|statistical, .*)\)", text
+    )
     assert found, text
     number, label, fraction, error = found[1], found[2], found[3], found[4]
     two = re.fullmatch(rf"(?:between )?({NUMBER}) (?:and|to) ({NUMBER})", number)
@@ -260,7 +262,11 @@ def case_of(seed: int) -> Case:
         [
             {"engine": "exhaustive"},
             {"engine": "box"},
-            {"engine": "box", "node_limit": rng.randint(1, 6), "options": {"finish_limit": 5, "call_nodes": 1, "batch": 1}},
+            {
+                "engine": "box",
+                "node_limit": rng.randint(1, 6),
+                "options": {"finish_limit": 5, "call_nodes": 1, "batch": 1},
+            },
             {"engine": "sample", "options": {"points": 300, "seed": seed}},
         ]
     )
@@ -376,7 +382,9 @@ def check_chart(name: str, steps: Sequence[dict[str, str]], truth: Truth) -> Non
 
         def mine(row: NaiveRow, low: Fraction = low, high: Fraction = high) -> bool:
             value = row.x[attribute.name]
-            return value is not MISSING and (low <= value < high if attribute.kind == "integer" else low <= value <= high)
+            return value is not MISSING and (
+                low <= value < high if attribute.kind == "integer" else low <= value <= high
+            )
 
         mass = truth.mass(mine)
         share = truth.unfair(mine) / mass if mass else ZERO

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from boxqte.budget import TimeBudget, asked_in_turn
 from boxqte.errors import PropertyError, SpaceError
 from boxqte.exact import Number, fraction
-from boxqte.policy import Check, GateReport, Policy, Requirement, Verdict, both_runs, judge
+from boxqte.policy import Check, GateReport, Policy, Requirement, Verdict, both_runs, judge, within_bounds
 from boxqte.properties import Epsilon, Fairness, Property, Robustness, TieRule
 from boxqte.result import Decided, ModelSummary, Quantification, Status
 from boxqte.space import Space
@@ -401,7 +401,7 @@ def _share_proofs(questions: Sequence[Question]) -> tuple[Question, ...]:
         if helped:
             ends = decided.measure()
             details = {**result.details, "bounds_from": helped}
-            result = replace(result, decided=decided, details=details)
+            result = within_bounds(replace(result, decided=decided, details=details))
             if ends is not None and result.bounds is not None:
                 last = (result.seconds, result.bounds.lower, result.bounds.upper)
                 result = replace(result, trace=(*result.trace, last))

@@ -391,7 +391,18 @@ def both_runs(before: Quantification, newer: Quantification) -> Quantification:
     for seconds, lower, upper in newer.trace:
         lower, upper = (lower, upper) if not trace else (max(lower, trace[-1][1]), min(upper, trace[-1][2]))
         trace.append((before.seconds + seconds, lower, upper))
-    return replace(newer, decided=decided, trace=tuple(trace), seconds=before.seconds + newer.seconds)
+    joined = replace(newer, decided=decided, trace=tuple(trace), seconds=before.seconds + newer.seconds)
+    return within_bounds(joined)
+
+
+def within_bounds(result: Quantification) -> Quantification:
+    """The result with its statistical interval inside its certain bounds, which another run may have brought closer."""
+    drawn, bounds = result.statistical, result.bounds
+    if drawn is None or bounds is None:
+        return result
+    lower = min(max(drawn.lower, bounds.lower), bounds.upper)
+    upper = max(min(drawn.upper, bounds.upper), lower)
+    return replace(result, statistical=replace(drawn, lower=lower, upper=upper))
 
 
 def judge(requirement: Requirement, result: Quantification, *, seconds: float = math.inf) -> Check:

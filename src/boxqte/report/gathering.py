@@ -55,7 +55,8 @@ def gather(
 
     `say` is called with a few words whenever something else is begun.
     """
-    if result.origin is None or result.undefined or not result.decided.unfair:
+    nothing = result.undefined or (result.converged and not result.decided.unfair)
+    if result.origin is None or nothing:
         return NOTHING
     say = say or (lambda words: None)
     clock = TimeBudget(seconds)
@@ -63,17 +64,22 @@ def gather(
     say("regions")
     result = _with_regions(result, clock)
     complete = result.origin.regions().complete
-    if not complete:
-        notes.append("The search did not finish: regions, flips and examples are those that it has found.")
     extent = Extent()
     space = result.origin.grid.space if space is None else space
-    rules = _part("the regions", notes, lambda: _rules(result, extent, clock))
+    rules: tuple[Rule, ...] = ()
     matrices: tuple[FlipMatrix, ...] = ()
-    if result.property.sensitive:
-        say("flip matrix")
-        matrices = _part("the flip matrix", notes, lambda: _matrices(result, extent, clock))
-    say("examples")
-    pairs = _part("the examples", notes, lambda: _pairs(result, extent))
+    pairs: tuple[Pair, ...] = ()
+    if not len(result.origin.regions().boxes):
+        notes.append("The search did not finish, and has found no region with counterexamples so far.")
+    else:
+        if not complete:
+            notes.append("The search did not finish: regions, flips and examples are those that it has found.")
+        rules = _part("the regions", notes, lambda: _rules(result, extent, clock))
+        if result.property.sensitive:
+            say("flip matrix")
+            matrices = _part("the flip matrix", notes, lambda: _matrices(result, extent, clock))
+        say("examples")
+        pairs = _part("the examples", notes, lambda: _pairs(result, extent))
     profiles = _part("the profiles", notes, lambda: _profiles(result, space, extent, notes, clock, say))
     return Findings(rules, profiles, matrices, pairs, tuple(notes), complete)
 
