@@ -19,7 +19,7 @@ import pytest
 
 import boxqte
 from boxqte import Quantification, Space, SpaceError, quantify
-from boxqte.errors import EngineError
+from boxqte.errors import EngineError, PropertyError
 from boxqte.space import Attribute
 from tests.naive import (
     MISSING,
@@ -79,10 +79,12 @@ def truth_of(problem: Problem) -> Truth:
 
 
 def readable(truth: Truth, name: str) -> bool:
-    """Whether printed numbers tell the pieces of the attribute apart; some are narrower than the last digit."""
+    """Whether floats tell the pieces of the attribute apart; some are narrower than the last digit, or no float at all."""
     attribute = truth.problem.space[name]
     if attribute.kind != "real":
         return True
+    if attribute.low == attribute.high:
+        return Fraction(float32(float(attribute.low))) == attribute.low
     pieces = [piece for piece in truth.oracle.pieces(attribute) if piece.is_interval]
     return all(Fraction(repr(float(p.low))) < p.value < Fraction(repr(float(p.high))) for p in pieces)
 
@@ -129,7 +131,7 @@ def check_all(result: Quantification, truth: Truth, cast: Cast, rng: random.Rand
     check_measure(result, truth)
     for name in filter(lambda name: readable(truth, name), truth.problem.space.names):
         check_profile(result, truth, name, cast)
-    if truth.problem.property.sensitive and truth.problem.ensemble.is_binary:
+    if truth.problem.ensemble.is_binary and all(readable(truth, name) for name in truth.problem.property.sensitive):
         check_pairs(result, truth, cast)
     if all(readable(truth, name) for name in truth.problem.space.names):
         check_regions(result, truth, cast, rng)
@@ -264,6 +266,10 @@ def in_cell(truth: Truth, attribute: Attribute, text: str, value: Any) -> bool:
 
 def check_pairs(result: Quantification, truth: Truth, cast: Cast) -> None:
     names = [name for name in truth.problem.space.names if name in truth.problem.property.sensitive]
+    if not names:
+        with pytest.raises(PropertyError, match="no sensitive"):
+            result.pairs()
+        return
     attributes = [truth.problem.space[name] for name in names]
     order = [truth.problem.property.sensitive.index(name) for name in names]
     table = result.pairs(time_limit=cast.seconds)

@@ -141,7 +141,7 @@ def test_a_profile_asks_who_is_confident() -> None:
     builder = EnsembleBuilder()
     builder.add_tree(
         feature=[0, 0, 0], test=[Test.LESS_F32, Test.LEAF, Test.LEAF], threshold=[0.5, 0.0, 0.0], left=[1, 0, 0],
-        right=[2, 0, 0], value=[[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.1, 0.5, 0.4]],
+        right=[2, 0, 0], value=[[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.1, 0.5, 0.4]], output=-1,
     )  # fmt: skip
     model = builder.build(
         library="example", feature_names=["sex"], base=(Fraction(0),) * 3, link="mean", classes=(0, 1, 2)
