@@ -13,7 +13,16 @@ import numpy as np
 from boxqte.conditions import part_text
 from boxqte.engines import Limits
 from boxqte.grid import Axis, Grid
-from boxqte.origin import Ends, Origin, boxes_by_cell, cell_words, part_of_cell, restricted_grid, searched
+from boxqte.origin import (
+    Ends,
+    Origin,
+    boxes_by_cell,
+    cell_words,
+    part_of_cell,
+    restricted_grid,
+    searched,
+    support_boxes,
+)
 from boxqte.regions import FAIR, LOW, UNFAIR, RegionStore, held_cells
 from boxqte.result import Decided, down, up
 
@@ -134,8 +143,8 @@ def _by_box(origin: Origin, axis: Axis, limits: Limits) -> Counted:
     known, roots = [ZERO] * axis.n_cells, None
     if isinstance(store.problem, Problem):
         known, parts = _divided(store, i, axis.n_cells)
-        if store.complete and not store.elsewhere and not origin.grid.has_tolerance:
-            roots = parts
+        if parts is not None and store.complete and not store.elsewhere and not origin.grid.has_tolerance:
+            roots = parts & support_boxes(problem)
     if roots is None:
         inside = origin.masses_in(origin.grid, cells, limits=limits)
         room = list(axis.masses)
