@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from boxqte.errors import SpaceError
-from boxqte.exact import plain
+from boxqte.exact import plain, shown
 from boxqte.masses import with_data_mass
 from boxqte.sources import (
     MassRule,
@@ -186,13 +186,13 @@ def describe_domain(attribute: Attribute, width: int = 40) -> str:
     elif attribute.kind == "integer":
         text = f"{attribute.low} .. {attribute.high}" if attribute.range else f"{attribute.low}"
     else:
-        shown = [attribute.label_of(i) for i in range(len(attribute.values))]
-        text = f"{{{', '.join(shown)}}}"
+        texts = [attribute.label_of(i) for i in range(len(attribute.values))]
+        text = f"{{{', '.join(texts)}}}"
         if len(text) > width:
             kept = 1
-            while len(", ".join(shown[: kept + 1])) + len(shown[-1]) + 8 <= width - 10:
+            while len(", ".join(texts[: kept + 1])) + len(texts[-1]) + 8 <= width - 10:
                 kept += 1
-            text = f"{{{', '.join(shown[:kept])}, ... {shown[-1]}}}, {len(shown)} values"
+            text = f"{{{', '.join(texts[:kept])}, ... {texts[-1]}}}, {len(texts)} values"
     return text if attribute.missing is None else f"{text} or missing"
 
 
@@ -242,6 +242,7 @@ def _domain(column: Column, wish: Wish, max_categories: int) -> tuple[Attribute,
     if "values" in wish.fields or column.storage in ("bool", "category"):
         return _as_categorical(column)
     if column.storage == "text":
+        _refuse_mixed_lengths(column)
         if len(column.counts) > max_categories:
             raise SpaceError(
                 f"column '{column.name}': {len(column.counts)} distinct texts, more than max_categories="
@@ -353,6 +354,17 @@ def _reads_as_number(text: str) -> bool:
         return math.isfinite(float(text))
     except ValueError:
         return False
+
+
+def _refuse_mixed_lengths(column: Column) -> None:
+    """An integer too long for the reader makes texts of a whole column: no 60 ages become 60 categories by that."""
+    digits = {text: len(text.lstrip("+-")) for text in column.counts if text.lstrip("+-").isdecimal()}
+    if len(digits) == len(column.counts) and min(digits.values()) < 16 and max(digits.values()) > 19:
+        longest = max(digits, key=lambda text: digits[text])
+        raise SpaceError(
+            f"column '{column.name}', row {column.row_of(longest)}: {shown(longest)} is beyond 2**53, where a float64 model "
+            "column cannot tell neighbours apart; correct it, or name the column in categorical (rows count from 0)"
+        )
 
 
 def _refuse_texts(column: Column, kind: str, said_by: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from boxqte.engines import engine_class
 from boxqte.errors import EngineError
+from boxqte.exact import shown
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def read_settings(where: str, options: Iterable[Option], settings: Iterable[str]
             read[name] = _converted(known[name].type, text.strip())
         except ValueError:
             wanted = known[name].describe_type()
-            raise EngineError(f"{where}: option '{name}' takes {wanted}, found '{text}'") from None
+            raise EngineError(f"{where}: option '{name}' takes {wanted}, found {shown(text)}") from None
     return read
 
 

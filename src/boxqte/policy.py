@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from boxqte.budget import TimeBudget
+from boxqte.checks import seconds
 from boxqte.errors import BoxQTEError, PolicyError
 from boxqte.exact import Number, fraction, plain
 from boxqte.properties import Fairness, Property, Robustness
@@ -287,9 +288,8 @@ class Policy:
                 paths[name] = path if folder is None else os.path.normpath(folder / path)
         limit = document.get("time_limit")
         if limit is not None:
-            limit = float(fraction(limit, PolicyError, f"{source}: time_limit"))
-            if not limit > 0:
-                raise PolicyError(f"{source}: time_limit: must be above 0 seconds, found {limit:g}")
+            where = f"{source}: time_limit"
+            limit = seconds(fraction(limit, PolicyError, where), where, PolicyError)
         engine = None
         if "engine" in document:
             engine = a_text(document["engine"], f"{source}: engine", PolicyError)

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from boxqte.certificate import CertificateWriter, refuse_what_has_none
-from boxqte.checkpoint import EVERY, Checkpoint, identity
+from boxqte.checkpoint import EVERY, Checkpoint, checked_every, identity
+from boxqte.checks import MAX_WORKERS, number, seconds, whole
 from boxqte.engines import DEFAULT_ENGINE, Limits, Progress, Watch, make_engine
 from boxqte.errors import CheckpointError, EngineError, ModelError, SpaceError
 from boxqte.exact import Number, fraction, plain
@@ -100,6 +101,7 @@ def quantify(
     imported = load_model(model, allow_pickle=allow_pickle)
     bound = read_space(space)
     limits = _limits(time_limit, gap, _workers(workers, n_jobs), memory_limit, node_limit, threshold)
+    every = checked_every(checkpoint_every)
     solver = make_engine(engine, options)
     if executor is not None:
         if not hasattr(solver, "use_cluster"):
@@ -113,7 +115,7 @@ def quantify(
         if not hasattr(solver, "keeper"):
             raise CheckpointError(f"checkpoint: engine '{engine}' cannot save its state; engine 'box' can")
         name = None if certificate is None else str(certificate)
-        solver.keeper = Checkpoint(checkpoint, identity(grid, engine, name), checkpoint_every)
+        solver.keeper = Checkpoint(checkpoint, identity(grid, engine, name), every)
     writer = None
     if certificate is not None:
         refuse_what_has_none(grid, engine, solver)
@@ -168,14 +170,12 @@ def _workers(workers: int | None, n_jobs: int | None) -> int:
     if n_jobs is not None:
         if workers is not None:
             raise EngineError(f"workers and n_jobs mean the same; give one of them, found {workers} and {n_jobs}")
-        if n_jobs == 0 or n_jobs < -1:
+        if n_jobs == 0 or whole(n_jobs, "n_jobs", -(2**63), MAX_WORKERS) < -1:
             raise EngineError(f"n_jobs: must be at least 1, or -1 for one per core, found {n_jobs}")
         workers = None if n_jobs == -1 else n_jobs
     if workers is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if workers < 1:
-        raise EngineError(f"workers: must be at least 1, found {workers}")
-    return workers
+    return whole(workers, "workers", 1, MAX_WORKERS)
 
 
 def _limits(
@@ -186,15 +186,12 @@ def _limits(
     node_limit: int | None,
     threshold: Number | None,
 ) -> Limits:
-    if time_limit is not None and not time_limit > 0:
-        raise EngineError(f"time_limit: must be above 0 seconds, found {time_limit}")
+    gap = number(gap, "gap")
     if not 0 <= gap <= 1:
         raise EngineError(f"gap: must lie between 0 and 1, found {gap}")
-    if memory_limit is not None and memory_limit <= 0:
-        raise EngineError(f"memory_limit: must be above 0 bytes, found {memory_limit}")
-    if node_limit is not None and node_limit <= 0:
-        raise EngineError(f"node_limit: must be above 0, found {node_limit}")
+    memory = None if memory_limit is None else whole(memory_limit, "memory_limit", unit="bytes")
+    nodes = None if node_limit is None else whole(node_limit, "node_limit")
     level = None if threshold is None else fraction(threshold, EngineError, "threshold")
     if level is not None and not 0 <= level <= 1:
         raise EngineError(f"threshold: must lie between 0 and 1, found {plain(level)}")
-    return Limits(time_limit, gap, node_limit, memory_limit, workers, level)
+    return Limits(seconds(time_limit), gap, nodes, memory, workers, level)

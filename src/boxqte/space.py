@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from boxqte.errors import SpaceError
-from boxqte.exact import Number, fraction, plain, shown
+from boxqte.exact import MAX_LENGTH, Number, fraction, plain, shown
 
 if TYPE_CHECKING:
     from boxqte.inference import Inference
@@ -411,7 +411,7 @@ class Space:
         try:
             text = Path(path).read_text(encoding="utf-8")
             # Numbers stay text until `fraction` reads them: 0.1 must not become the nearest double first.
-            node = json.loads(text, parse_float=_DecimalText, parse_constant=_refuse_constant)
+            node = json.loads(text, parse_float=_DecimalText, parse_int=_integer, parse_constant=_refuse_constant)
         except FileNotFoundError:
             raise SpaceError(f"{path}: no such file") from None
         except OSError as error:
@@ -442,6 +442,11 @@ class Space:
 
 class _DecimalText(str):
     """A JSON number that is not an integer, kept as its text."""
+
+
+def _integer(text: str) -> int | _DecimalText:
+    """An integer; one with too many digits stays text, so that `fraction` refuses it with its place."""
+    return int(text) if len(text) <= MAX_LENGTH else _DecimalText(text)
 
 
 def _refuse_constant(name: str) -> Any:

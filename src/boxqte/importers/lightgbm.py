@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from boxqte.ensemble import ZERO_BAND, EnsembleBuilder, Link, Missing, Test, TreeEnsemble
 from boxqte.errors import ModelError
+from boxqte.exact import shown
 from boxqte.importers import ImportedModel
 from boxqte.importers.structure import (
     MAX_FEATURES,
@@ -32,7 +33,6 @@ from boxqte.importers.structure import (
     check_tree,
     integer,
     read_bytes,
-    shown,
     type_name,
     within,
 )

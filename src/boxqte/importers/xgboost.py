@@ -21,8 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.errors import ModelError
+from boxqte.exact import shown
 from boxqte.importers import ImportedModel
-from boxqte.importers.structure import parsed_json, read_bytes, shown, single_from_text, type_name
+from boxqte.importers.structure import parsed_json, read_bytes, single_from_text, type_name
 from boxqte.importers.ubjson import read_ubjson
 from boxqte.importers.xgboost_document import OBJECTIVES, Model, read_model
 

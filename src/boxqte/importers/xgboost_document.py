@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from boxqte.ensemble import Decides, EnsembleBuilder, Link, Test, TreeEnsemble
 from boxqte.errors import ModelError
+from boxqte.exact import shown
 from boxqte.importers.structure import (
     MAX_FEATURES,
     MAX_NODES,
@@ -34,7 +35,6 @@ from boxqte.importers.structure import (
     integer,
     numbers,
     real,
-    shown,
     single_from_text,
     within,
 )
