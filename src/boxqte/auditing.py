@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import builtins
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR
 from fractions import Fraction
@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from boxqte.budget import TimeBudget
+from boxqte.checks import as_names, by_name, function, seconds
 from boxqte.errors import PropertyError, SpaceError
 from boxqte.exact import Number, fraction
 from boxqte.policy import Check, GateReport, Policy, Requirement, Verdict, judge
 from boxqte.properties import Epsilon, Fairness, Property, Robustness, TieRule
 from boxqte.result import Decided, ModelSummary, Quantification, Status
-from boxqte.space import Space
+from boxqte.space import Space, read_space
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,7 +52,8 @@ class Question:
 class Audit:
     """The answers of an audit, in the order of the questions.
 
-    `print(audit)` is a table, `to_frame()` a pandas table, `save_html(path)` the report.
+    `print(audit)` is a table, `to_frame()` a pandas table, `save_html(path)` the report. Like a mapping, it iterates over
+    the questions' names, and `audit[name]` is a question's result; `results` has them all.
     """
 
     questions: tuple[Question, ...]
@@ -61,6 +63,20 @@ class Audit:
     gate: GateReport | None = None
     command: str = ""
     details: dict[str, Any] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[str]:
+        """The questions' names, as a mapping has its keys; `audit[name]` is the result."""
+        return (q.name for q in self.questions)
+
+    def __len__(self) -> int:
+        return len(self.questions)
+
+    def __contains__(self, name: object) -> bool:
+        return name in [q.name for q in self.questions]
+
+    def keys(self) -> tuple[str, ...]:
+        """The questions' names."""
+        return tuple(self)
 
     def __getitem__(self, name: str) -> Quantification:
         for question in self.questions:
@@ -251,11 +267,13 @@ def audit(
     """
     from boxqte.engines import DEFAULT_ENGINE
     from boxqte.importers import load_model
-    from boxqte.quantification import quantify, read_space, summary
+    from boxqte.quantification import quantify, summary
 
     imported = load_model(model, allow_pickle=allow_pickle)
-    names = (sensitive,) if isinstance(sensitive, str) else tuple(sensitive)
-    bound, inference = _space(space, data, label, names, imported, infer or {}, read_space)
+    names = as_names(sensitive, "sensitive", PropertyError)
+    time_limit = seconds(time_limit)
+    function(progress, "progress")
+    bound, inference = _space(space, data, label, names, imported, by_name(infer, "infer", SpaceError))
     asked = _questions(names, epsilon, kappa, tie, robustness)
     requirements = _requirements(policy, require, asked)
     known = {prop for _, prop in asked}
@@ -292,12 +310,12 @@ def _named(
 
 
 def _space(
-    space: Any, data: Any, label: str | None, names: Sequence[str], model: Any, infer: Mapping[str, Any], read: Any
+    space: Any, data: Any, label: str | None, names: Sequence[str], model: Any, infer: Mapping[str, Any]
 ) -> tuple[Space, Inference | None]:
     if (space is None) == (data is None):
         raise SpaceError("audit: give the training data, or the space; one of the two")
     if space is not None:
-        return read(space), None
+        return read_space(space), None
     from boxqte.inference import infer_space
     from boxqte.tables import read_table
 

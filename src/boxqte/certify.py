@@ -29,7 +29,7 @@ import numpy as np
 from boxqte.ensemble import ZERO_BAND, Missing, Test, TreeEnsemble, holds
 from boxqte.errors import BoxQTEError, CertificateError
 from boxqte.importers import load_model
-from boxqte.space import Attribute, Space
+from boxqte.space import Attribute, Space, read_space
 
 FORMAT = "boxqte certificate 1"
 KINDS = ("fair", "unfair", "low")
@@ -79,7 +79,10 @@ def certify(file: str | Path, model: object, *, space: Space | None = None, work
     True
     """
     n = workers or os.cpu_count() or 1
-    share = partial(_share, file, load_model(model).ensemble, space, n)
+    if not isinstance(n, int) or not 1 <= n <= 10_000:
+        raise CertificateError(f"workers: expected a whole number above 0, found {workers!r}")
+    expected = None if space is None else read_space(space)
+    share = partial(_share, file, load_model(model).ensemble, expected, n)
     if n == 1:
         parts = [share(0)]
     else:

@@ -41,12 +41,12 @@ def fraction(value: object, error: type[Exception], where: str) -> Fraction:
             text = str(value)
         else:
             text = value.strip() if isinstance(value, str) else repr(float(value))  # type: ignore[arg-type]
-        exact = _rational(text)
+        read = _rational(text)
     except (ValueError, TypeError, ArithmeticError):
         raise error(f"{where}: expected a finite number, found {shown(value)}") from None
-    if exact is None:
+    if read is None:
         raise error(f"{where}: expected a number {ACCEPTED}, found {shown(value)}")
-    return exact
+    return read
 
 
 def _rational(text: str) -> Fraction | None:

@@ -56,7 +56,7 @@ def origin_of(result: Quantification) -> Origin:
 def restrict(result: Quantification, condition: str, *, time_limit: float | None = None) -> Quantification:
     """The measure where only the x that satisfy the condition count; x' may be any input of the space."""
     origin = origin_of(result)
-    key = ("restrict", condition)
+    key = ("restrict", str(condition))
     if key in origin.answers and origin.answers[key].converged:
         known: Quantification = origin.answers[key]
         return known

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from boxqte.checks import as_names, by_name, whole
 from boxqte.errors import SpaceError
 from boxqte.exact import plain, shown
 from boxqte.masses import with_data_mass
@@ -22,7 +23,6 @@ from boxqte.sources import (
     Source,
     Wish,
     as_category,
-    as_names,
     attribute_columns,
     by_model,
     check_names,
@@ -150,7 +150,9 @@ def infer_space(
     if not (one_hot is None or one_hot == "auto" or isinstance(one_hot, Mapping)):
         raise SpaceError(f"one_hot: expected 'auto', None or a mapping from attribute to columns, found {one_hot!r}")
     table = table_of(frame)
-    wishes = read_wishes({"categorical": categorical, "integer": integer, "real": real}, overrides or {})
+    max_categories = whole(max_categories, "max_categories", error=SpaceError)
+    changes = by_name(overrides, "overrides", SpaceError)
+    wishes = read_wishes({"categorical": categorical, "integer": integer, "real": real}, changes)
     names = attribute_columns(table, label)
     view = model_view(model, encoder, names)
     wishes |= {name: by_model(wishes.get(name)) for name in view.categories}
@@ -165,7 +167,7 @@ def infer_space(
         attributes.append(attribute)
         decisions.append(Decision(attribute.name, attribute.kind, describe_domain(attribute), why))
     decisions += [Decision(name, "left out", "", view.why_left_out) for name in names if name not in view.reads]
-    chosen = as_names(sensitive)
+    chosen = as_names(sensitive, "sensitive", SpaceError)
     for name in chosen:
         group = next((a for a in attributes if name in a.columns and a.name != name), None)
         if group is not None and name not in {a.name for a in attributes}:

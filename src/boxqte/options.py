@@ -10,8 +10,10 @@ import types
 from collections.abc import Iterable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from itertools import pairwise
+from numbers import Integral, Real
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from boxqte.checks import by_name
 from boxqte.engines import engine_class
 from boxqte.errors import EngineError
 from boxqte.exact import shown
@@ -54,6 +56,26 @@ def options_of(options: type) -> tuple[Option, ...]:
         )
         for f in fields(options)
     )
+
+
+def check_types(where: str, options: type, given: object) -> None:
+    """Refuse options that are not by name, or not of the type that their field declares; unknown names are left alone."""
+    values = by_name(given, "options")
+    for option in options_of(options) if values else ():
+        if option.name in values and not _fits(option.type, values[option.name]):
+            wanted, found = option.describe_type(), shown(values[option.name])
+            raise EngineError(f"{where}: option '{option.name}' takes {wanted}, found {found}")
+
+
+def _fits(hint: Any, value: object) -> bool:
+    if get_origin(hint) in (Union, types.UnionType):
+        return any(_fits(choice, value) for choice in get_args(hint))
+    if get_origin(hint) is Literal:
+        return value in get_args(hint)
+    if hint in (int, float):
+        wanted = (Integral,) if hint is int else (Real,)
+        return isinstance(value, wanted) and not isinstance(value, bool) and value == value  # not NaN
+    return not isinstance(hint, type) or isinstance(value, hint)
 
 
 def read_options(engine: str, settings: Iterable[str]) -> dict[str, Any]:

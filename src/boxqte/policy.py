@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from boxqte.budget import TimeBudget
-from boxqte.checks import seconds
+from boxqte.checks import file_path, function, seconds
 from boxqte.errors import BoxQTEError, PolicyError
-from boxqte.exact import Number, fraction, plain
+from boxqte.exact import Number, fraction, plain, shown
 from boxqte.properties import Fairness, Property, Robustness
 from boxqte.result import Quantification, Status
-from boxqte.space import Space
+from boxqte.space import Space, read_space
 from boxqte.toml import a_table, a_text, known_fields, read_toml, texts
 
 if TYPE_CHECKING:
@@ -248,7 +248,11 @@ class Policy:
         engine: str | None = None,
         source: str = "",
     ):
-        given = tuple(requirements)
+        given = tuple(requirements) if isinstance(requirements, Iterable) else (requirements,)
+        for requirement in given:
+            if not isinstance(requirement, Requirement):
+                raise PolicyError(f"{source or 'policy'}: expected Requirement(...), found {shown(requirement)}")
+        time_limit = seconds(time_limit, "time_limit", PolicyError)
         if not given:
             raise PolicyError(f"{source or 'policy'}: there is no requirement in it")
         names = [r.name for r in given]
@@ -262,7 +266,7 @@ class Policy:
     @classmethod
     def load(cls, path: str | Path) -> Policy:
         """Read a TOML file; the paths in it are relative to its folder."""
-        document = read_toml(path, PolicyError)
+        document = read_toml(file_path(path, "policy", PolicyError), PolicyError)
         return cls.from_document(document, source=str(path), folder=Path(path).parent)
 
     @classmethod
@@ -320,14 +324,15 @@ class Policy:
         """
         from boxqte.engines import DEFAULT_ENGINE
         from boxqte.importers import load_model
-        from boxqte.quantification import quantify, read_space
+        from boxqte.quantification import quantify
 
+        function(progress, "progress")
         model, space = self._subject(model, self.model, "model"), self._subject(space, self.space, "space")
         bound = read_space(space)
         for requirement in self.requirements:
             _check_fits(requirement, bound)
         imported = load_model(model, allow_pickle=allow_pickle)
-        budget = TimeBudget(self.time_limit if time_limit is None else time_limit, len(self.requirements))
+        budget = TimeBudget(self.time_limit if time_limit is None else seconds(time_limit), len(self.requirements))
         checks: list[Check] = []
         for requirement in self.requirements:
             if checks and checks[-1].result is not None and checks[-1].result.status is Status.INTERRUPTED:

@@ -10,6 +10,7 @@ from enum import Enum
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from boxqte.checks import random_numbers, seconds, whole, worker_count
 from boxqte.properties import Property
 
 if TYPE_CHECKING:
@@ -294,7 +295,8 @@ class Quantification:
         """
         from boxqte import exploration
 
-        return exploration.regions(self, top, merge=merge, pure=pure, flip=flip, time_limit=time_limit)
+        n = None if top is None else whole(top, "top")
+        return exploration.regions(self, n, merge=merge, pure=pure, flip=flip, time_limit=seconds(time_limit))
 
     def profile(self, attribute: str, *, time_limit: float | None = None) -> pd.DataFrame:
         """Counterexamples by value or interval of an attribute, exact.
@@ -308,7 +310,7 @@ class Quantification:
         """
         from boxqte import exploration
 
-        return exploration.profile(self, attribute, time_limit=time_limit)
+        return exploration.profile(self, attribute, time_limit=seconds(time_limit))
 
     def pairs(self, *, time_limit: float | None = None) -> pd.DataFrame:
         """From which sensitive value to which: a matrix of masses.
@@ -318,7 +320,7 @@ class Quantification:
         """
         from boxqte import exploration
 
-        return exploration.pairs(self, time_limit=time_limit)
+        return exploration.pairs(self, time_limit=seconds(time_limit))
 
     def restrict(self, condition: str, *, time_limit: float | None = None) -> Quantification:
         """The measure on a part of the space: only x that satisfy the condition count. x' may be any input.
@@ -338,7 +340,7 @@ class Quantification:
         """
         from boxqte import exploration
 
-        return exploration.restrict(self, condition, time_limit=time_limit)
+        return exploration.restrict(self, condition, time_limit=seconds(time_limit))
 
     def sample(
         self,
@@ -381,7 +383,8 @@ class Quantification:
         """
         from boxqte import sampling
 
-        return sampling.sample(self, n, random_state=random_state, replay=replay, distinct=distinct, workers=workers)
+        rng, threads = random_numbers(random_state), worker_count(workers)
+        return sampling.sample(self, whole(n, "n"), random_state=rng, replay=replay, distinct=distinct, workers=threads)
 
     def to_json(self) -> dict[str, Any]:
         """The result as a JSON object (the format of `boxqte quantify --json`)."""
