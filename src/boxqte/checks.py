@@ -25,7 +25,7 @@ def number(value: object, where: str, error: type[BoxQTEError] = EngineError, un
         try:
             as_float = float(value)
         except OverflowError:  # an integer or a fraction beyond every limit
-            as_float = -math.inf if value < 0 else math.inf  # type: ignore[operator]
+            as_float = -math.inf if value < 0 else math.inf
         if not math.isnan(as_float):
             return as_float
     raise error(f"{where}: expected a number{unit and f' of {unit}'}, found {shown(value)}")

@@ -156,7 +156,8 @@ def quantify(
 def summary(imported: ImportedModel) -> ModelSummary:
     """Which model it is, for results and reports."""
     e = imported.ensemble
-    return ModelSummary(e.library, e.n_trees, e.n_leaves, e.n_features, e.fingerprint(), imported.source)
+    facts = (e.library, e.n_trees, e.n_leaves, e.n_features, e.fingerprint())
+    return ModelSummary(*facts, imported.source, imported.trees_in_file)
 
 
 def _workers(workers: int | None, n_jobs: int | None) -> int:

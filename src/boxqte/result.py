@@ -101,6 +101,26 @@ class ModelSummary:
     features: int
     fingerprint: str
     source: str = ""
+    trees_in_file: int | None = None
+    """How many trees the model holds, where its `predict` uses only those up to the best iteration."""
+
+    @property
+    def trees_text(self) -> str:
+        """How many trees count.
+
+        Examples
+        --------
+        >>> ModelSummary("xgboost", 5, 40, 3, "", trees_in_file=10).trees_text
+        'trees 5 of 10 (best_iteration)'
+        """
+        return (
+            f"{self.trees} trees" if self.trees_in_file is None else f"trees {of_trees(self.trees, self.trees_in_file)}"
+        )
+
+
+def of_trees(used: int, held: int | None) -> str:
+    """How many of the trees count, and why."""
+    return f"{used:,}" if held is None else f"{used:,} of {held:,} (best_iteration)"
 
 
 @dataclass(frozen=True)
@@ -414,6 +434,7 @@ class Quantification:
             "model": {
                 "library": self.model.library,
                 "trees": self.model.trees,
+                "trees_in_file": self.model.trees_in_file or self.model.trees,
                 "leaves": self.model.leaves,
                 "features": self.model.features,
                 "fingerprint": self.model.fingerprint,

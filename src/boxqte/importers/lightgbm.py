@@ -95,7 +95,10 @@ def load(source: Any, *, allow_pickle: bool) -> ImportedModel:
     text = booster.model_to_string()
     ensemble = parse(text, name, labels)
     _check_sigmoid(booster, text, name)
-    return ImportedModel(ensemble, name, _native(lambda: booster))
+    held = booster.num_trees()
+    return ImportedModel(
+        ensemble, name, _native(lambda: booster), trees_in_file=held if held > ensemble.n_trees else None
+    )
 
 
 def parse(text: str, name: str, labels: Sequence[Any] | None = None) -> TreeEnsemble:

@@ -52,7 +52,8 @@ def load(source: Any, *, allow_pickle: bool) -> ImportedModel:
         ensemble = model.ensemble(classes=getattr(source, "classes_", None))
     except ModelError as error:
         raise ModelError(f"{name}: {error}") from None
-    return ImportedModel(ensemble, name, native=_native(raw, model, name))
+    native = _native(raw, model, name)
+    return ImportedModel(ensemble, name, native=native, trees_in_file=model.trees_in_file)
 
 
 def _is_json_model(head: bytes) -> bool:
