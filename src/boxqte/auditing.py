@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import builtins
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from boxqte.budget import TimeBudget, asked_in_turn
+from boxqte.checks import as_names, by_name, function, seconds
 from boxqte.errors import PropertyError, SpaceError
 from boxqte.exact import Number, fraction
 from boxqte.policy import Check, GateReport, Policy, Requirement, Verdict, both_runs, judge, within_bounds
 from boxqte.properties import Epsilon, Fairness, Property, Robustness, TieRule
 from boxqte.result import Decided, ModelSummary, Quantification, Status
-from boxqte.space import Space
+from boxqte.space import Space, read_space
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,7 +54,8 @@ class Question:
 class Audit:
     """The answers of an audit, in the order of the questions.
 
-    `print(audit)` is a table, `to_frame()` a pandas table, `save_html(path)` the report.
+    `print(audit)` is a table, `to_frame()` a pandas table, `save_html(path)` the report. Like a mapping, it iterates over
+    the questions' names, and `audit[name]` is a question's result; `results` has them all.
     """
 
     questions: tuple[Question, ...]
@@ -65,6 +67,20 @@ class Audit:
     details: dict[str, Any] = field(default_factory=dict)
     clock: TimeBudget | None = field(default=None, repr=False)
     """The time limit of the audit, where some of it is kept for the report."""
+
+    def __iter__(self) -> Iterator[str]:
+        """The questions' names, as a mapping has its keys; `audit[name]` is the result."""
+        return (q.name for q in self.questions)
+
+    def __len__(self) -> int:
+        return len(self.questions)
+
+    def __contains__(self, name: object) -> bool:
+        return name in [q.name for q in self.questions]
+
+    def keys(self) -> tuple[str, ...]:
+        """The questions' names."""
+        return tuple(self)
 
     def __getitem__(self, name: str) -> Quantification:
         for question in self.questions:
@@ -264,14 +280,15 @@ def audit(
           age 0.76000
     race, age 0.40000
     """
-    clock = TimeBudget(time_limit)
+    clock = TimeBudget(seconds(time_limit))
     from boxqte.engines import DEFAULT_ENGINE
     from boxqte.importers import load_model
-    from boxqte.quantification import quantify, read_space, summary
+    from boxqte.quantification import quantify, summary
 
     imported = load_model(model, allow_pickle=allow_pickle)
-    names = (sensitive,) if isinstance(sensitive, str) else tuple(sensitive)
-    bound, inference = _space(space, data, label, names, imported, infer or {}, read_space)
+    names = as_names(sensitive, "sensitive", PropertyError)
+    function(progress, "progress")
+    bound, inference = _space(space, data, label, names, imported, by_name(infer, "infer", SpaceError))
     asked = _questions(names, epsilon, kappa, tie, robustness)
     requirements = _requirements(policy, require, asked)
     known = {prop for _, prop in asked}
@@ -313,12 +330,12 @@ def _named(
 
 
 def _space(
-    space: Any, data: Any, label: str | None, names: Sequence[str], model: Any, infer: Mapping[str, Any], read: Any
+    space: Any, data: Any, label: str | None, names: Sequence[str], model: Any, infer: Mapping[str, Any]
 ) -> tuple[Space, Inference | None]:
     if (space is None) == (data is None):
         raise SpaceError("audit: give the training data, or the space; one of the two")
     if space is not None:
-        return read(space), None
+        return read_space(space), None
     from boxqte.inference import infer_space
     from boxqte.tables import read_table
 

@@ -29,7 +29,7 @@ import numpy as np
 from boxqte.ensemble import ZERO_BAND, Missing, Test, TreeEnsemble, holds
 from boxqte.errors import BoxQTEError, CertificateError
 from boxqte.importers import load_model
-from boxqte.space import Attribute, Space
+from boxqte.space import Attribute, Space, read_space
 
 FORMAT = "boxqte certificate 1"
 KINDS = ("fair", "unfair", "low")
@@ -38,6 +38,7 @@ BLOCK = 64
 CLOSE = 2.0**-40  # masses are compared up to this share of the box (claims) or of the space (sums)
 CACHE = 1 << 22  # numbers that all tables in a cache may have
 HALF = Fraction(1, 2)
+MAX_DIGITS = 800
 NONSENSE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, StopIteration, RecursionError)
 
 
@@ -78,7 +79,10 @@ def certify(file: str | Path, model: object, *, space: Space | None = None, work
     True
     """
     n = workers or os.cpu_count() or 1
-    share = partial(_share, file, load_model(model).ensemble, space, n)
+    if not isinstance(n, int) or not 1 <= n <= 10_000:
+        raise CertificateError(f"workers: expected a whole number above 0, found {workers!r}")
+    expected = None if space is None else read_space(space)
+    share = partial(_share, file, load_model(model).ensemble, expected, n)
     if n == 1:
         parts = [share(0)]
     else:
@@ -94,7 +98,9 @@ def certify(file: str | Path, model: object, *, space: Space | None = None, work
             Fraction(math.fsum(x for part in parts for x in part.masses[k])) - error * (1 if k else 3), Fraction(0)
         )
         if not isinstance(stated, float) or not 0 <= stated <= 1 or abs(Fraction(stated) - own) > CLOSE:
-            raise Rejected(f"{file}: the {kind} mass is stated as {stated}, its boxes prove {float(own):.15g}")
+            raise Rejected(
+                f"{file}: the {kind} mass is stated as {str(stated)[:40]}, its boxes prove {float(own):.15g}"
+            )
         proved.append(stated if stated <= own else math.nextafter(float(own), 0))
     return Verdict(first.asked, proved[0], proved[1], proved[2], first.boxes, first.n_open)
 
@@ -182,7 +188,7 @@ class Question:
             raise Rejected("is about another space than the one given")
         sensitive = self.asked.get("sensitive", ())
         epsilon = [self.asked.get("epsilon_rate", 0), *self.asked.get("epsilon", {}).values()]
-        if any(Fraction(str(e)) for e in epsilon) or not model.is_binary or not {*sensitive} <= {*space.names}:
+        if any(_number(e, "epsilon") for e in epsilon) or not model.is_binary or not {*sensitive} <= {*space.names}:
             raise Rejected("is no question for a certificate: epsilon is 0, and the model has two classes")
         columns = {column: (a, j) for a, attribute in enumerate(space) for j, column in enumerate(attribute.columns)}
         named = {*model.feature_names} == {*columns}
@@ -212,7 +218,7 @@ class Question:
         ties = {"paper": (1, -1), "library": (0, -1) if model.tie == "positive" else (1, 0)}
         dyadic = not model.base[0].denominator & (model.base[0].denominator - 1)  # otherwise F is never 0
         self.pos, self.neg = self.conf_pos, self.conf_neg = ties[self.asked["tie"]] if dyadic else (0, -1)
-        kappa = Fraction(str(self.asked["kappa"]))
+        kappa = _number(self.asked["kappa"], "kappa")
         if kappa > HALF:
             level = _level(kappa, unit / model.factor, model.link == "mean")
             self.conf_pos, self.conf_neg = level + 1, -level - 1
@@ -279,11 +285,28 @@ class Question:
         for part in held:
             if axis.attribute.is_numeric:
                 low, low_side, high, high_side = part
-                first, last = edges.index((Fraction(str(low)), low_side)), edges.index((Fraction(str(high)), high_side))
+                first = edges.index((_number(low, "the cut"), low_side))
+                last = edges.index((_number(high, "the cut"), high_side))
                 cells |= (1 << last) - (1 << first)
             else:
                 cells |= 1 << edges.index(part)
         return a, cells
+
+
+def _number(value: object, what: str) -> Fraction:
+    """The rational that a number of the file means; one with more digits than anybody writes would fill the memory."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**MAX_DIGITS:
+        return Fraction(value)
+    text = str(value) if isinstance(value, (str, float)) else ""
+    if "/" in text and len(text) <= MAX_DIGITS:
+        return Fraction(text)
+    number = Decimal(text) if 0 < len(text) <= MAX_DIGITS else Decimal("nan")
+    if not number.is_finite() or (number and abs(number.adjusted()) > MAX_DIGITS / 2):
+        raise Rejected(
+            f"{what}: {(text or type(value).__name__)[:40]!r} is no number of at most {MAX_DIGITS} digits between "
+            f"1e-{MAX_DIGITS // 2} and 1e{MAX_DIGITS // 2}"
+        )
+    return Fraction(number)
 
 
 def _fails(test: int, limit: float, value: int) -> bool:

@@ -82,6 +82,8 @@ def parse_condition(text: str, space: Space) -> dict[str, Part]:
     >>> parse_condition("age >= 30", loan_space())["age"].spans
     ((Fraction(30, 1), Fraction(101, 1)),)
     """
+    if not isinstance(text, str):
+        raise SpaceError(f'condition: expected a text such as "age >= 60", found {text!r}')
     names: dict[str, str] = {}
 
     def stand_in(match: re.Match[str]) -> str:

@@ -68,7 +68,7 @@ def restrict(result: Quantification, condition: str, *, time_limit: float | None
     Answered by the engine that has answered before (`auto` and `sample` draw anew, inside the condition), else by `box`.
     """
     origin = origin_of(result)
-    key = ("restrict", condition)
+    key = ("restrict", str(condition))
     if key in origin.answers and origin.answers[key].converged:
         known: Quantification = origin.answers[key]
         return known

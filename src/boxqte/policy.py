@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from boxqte.budget import TimeBudget, asked_in_turn
+from boxqte.checks import file_path, function, seconds
 from boxqte.errors import BoxQTEError, PolicyError
-from boxqte.exact import Number, fraction, plain
+from boxqte.exact import Number, fraction, plain, shown
 from boxqte.properties import Fairness, Property, Robustness
 from boxqte.result import Decided, Quantification, Status
-from boxqte.space import Space
+from boxqte.space import Space, read_space
 from boxqte.toml import a_table, a_text, known_fields, read_toml, texts
 
 if TYPE_CHECKING:
@@ -249,7 +250,11 @@ class Policy:
         engine: str | None = None,
         source: str = "",
     ):
-        given = tuple(requirements)
+        given = tuple(requirements) if isinstance(requirements, Iterable) else (requirements,)
+        for requirement in given:
+            if not isinstance(requirement, Requirement):
+                raise PolicyError(f"{source or 'policy'}: expected Requirement(...), found {shown(requirement)}")
+        time_limit = seconds(time_limit, "time_limit", PolicyError)
         if not given:
             raise PolicyError(f"{source or 'policy'}: there is no requirement in it")
         names = [r.name for r in given]
@@ -263,7 +268,7 @@ class Policy:
     @classmethod
     def load(cls, path: str | Path) -> Policy:
         """Read a TOML file; the paths in it are relative to its folder."""
-        document = read_toml(path, PolicyError)
+        document = read_toml(file_path(path, "policy", PolicyError), PolicyError)
         return cls.from_document(document, source=str(path), folder=Path(path).parent)
 
     @classmethod
@@ -289,9 +294,8 @@ class Policy:
                 paths[name] = path if folder is None else os.path.normpath(folder / path)
         limit = document.get("time_limit")
         if limit is not None:
-            limit = float(fraction(limit, PolicyError, f"{source}: time_limit"))
-            if not limit > 0:
-                raise PolicyError(f"{source}: time_limit: must be above 0 seconds, found {limit:g}")
+            where = f"{source}: time_limit"
+            limit = seconds(fraction(limit, PolicyError, where), where, PolicyError)
         engine = None
         if "engine" in document:
             engine = a_text(document["engine"], f"{source}: engine", PolicyError)
@@ -321,11 +325,12 @@ class Policy:
         After Ctrl-C the rest is not asked, and undecided. `progress` is called with the requirement, its time limit and a
         Progress now and then.
         """
-        clock = TimeBudget(self.time_limit if time_limit is None else time_limit)
+        clock = TimeBudget(self.time_limit if time_limit is None else seconds(time_limit))
         from boxqte.engines import DEFAULT_ENGINE
         from boxqte.importers import load_model
-        from boxqte.quantification import quantify, read_space
+        from boxqte.quantification import quantify
 
+        function(progress, "progress")
         model, space = self._subject(model, self.model, "model"), self._subject(space, self.space, "space")
         bound = read_space(space)
         for requirement in self.requirements:

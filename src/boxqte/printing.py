@@ -17,7 +17,7 @@ from boxqte.exact import plain
 from boxqte.importers import ImportedModel
 from boxqte.numbers import LONG, PROGRESS, SENTENCE, SHORT, Style, number_text, short_up
 from boxqte.options import engine_options
-from boxqte.result import Bounds, Quantification
+from boxqte.result import Bounds, Quantification, of_trees
 from boxqte.space import Attribute, Space
 
 WIDTH = 110
@@ -57,7 +57,7 @@ def answer_text(result: Quantification) -> str:
         _line("counterexample mass", between(result.counterexample)),
         _line("rounding_ambiguous", _at_most(result.rounding_ambiguous)),
         _line("input_rounding", _at_most(result.input_rounding)),
-        _line("model", f"{model.source}: {model.library}, {model.trees} trees, {model.leaves} leaves"),
+        _line("model", f"{model.source}: {model.library}, {model.trees_text}, {model.leaves} leaves"),
         _line("inputs", "infinitely many" if result.count is None else f"{result.count:,}"),
         "how to read it",
         *(textwrap.fill(text, WIDTH, initial_indent="  - ", subsequent_indent="    ") for text in result.semantics()),
@@ -207,7 +207,10 @@ def model_text(imported: ImportedModel) -> str:
     lines = [
         _line("model", imported.source),
         _line("library", model.library),
-        _line("trees", f"{model.n_trees:,} with {model.n_leaves:,} leaves, depth {model.depth()}"),
+        _line(
+            "trees",
+            f"{of_trees(model.n_trees, imported.trees_in_file)} with {model.n_leaves:,} leaves, depth {model.depth()}",
+        ),
         _line("classes", ", ".join(map(str, model.classes))),
         _line("link", LINK_WORDS[model.link]),
         _line("base", ", ".join(_number(b) for b in model.base)),
@@ -248,6 +251,7 @@ def model_json(imported: ImportedModel) -> dict[str, Any]:
         "source": imported.source,
         "library": model.library,
         "trees": model.n_trees,
+        "trees_in_file": imported.trees_in_file or model.n_trees,
         "leaves": model.n_leaves,
         "nodes": model.n_nodes,
         "depth": model.depth(),

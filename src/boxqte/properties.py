@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
+from boxqte.checks import as_names
 from boxqte.errors import PropertyError
-from boxqte.exact import Number, fraction, plain
+from boxqte.exact import Number, fraction, plain, shown
 from boxqte.space import Space
 
 TieRule = Literal["library", "paper"]
@@ -107,12 +108,10 @@ class Fairness(Property):
         *,
         tie: TieRule = "library",
     ):
-        names = (sensitive,) if isinstance(sensitive, str) else tuple(sensitive)
+        names = as_names(sensitive, "sensitive", PropertyError)
         if not names:
             raise PropertyError("sensitive: no attribute is named; for robustness use Robustness")
         for name in names:
-            if not isinstance(name, str):
-                raise PropertyError(f"sensitive: expected attribute names, found {name!r}")
             if names.count(name) > 1:
                 raise PropertyError(f"sensitive: '{name}' is named twice")
         _fill(self, names, epsilon, kappa, tie)
@@ -136,6 +135,16 @@ class Robustness(Property):
         tie: TieRule = "library",
     ):
         _fill(self, (), epsilon, kappa, tie)
+
+
+def check_property(property: object) -> None:
+    """Refuse what is no property, with the one that may be meant."""
+    if isinstance(property, Property):
+        return
+    meant = ""
+    if isinstance(property, str) or (isinstance(property, (list, tuple)) and all(isinstance(n, str) for n in property)):
+        meant = f"; fairness in that attribute is Fairness({property!r})" if property else ""
+    raise PropertyError(f"property: expected Fairness(...) or Robustness(...), found {shown(property)}{meant}")
 
 
 def _fill(target: Property, sensitive: tuple[str, ...], epsilon: object, kappa: object, tie: TieRule) -> None:

@@ -10,6 +10,7 @@ from enum import Enum
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from boxqte.checks import random_numbers, seconds, whole, worker_count
 from boxqte.properties import Property
 
 if TYPE_CHECKING:
@@ -100,6 +101,26 @@ class ModelSummary:
     features: int
     fingerprint: str
     source: str = ""
+    trees_in_file: int | None = None
+    """How many trees the model holds, where its `predict` uses only those up to the best iteration."""
+
+    @property
+    def trees_text(self) -> str:
+        """How many trees count.
+
+        Examples
+        --------
+        >>> ModelSummary("xgboost", 5, 40, 3, "", trees_in_file=10).trees_text
+        'trees 5 of 10 (best_iteration)'
+        """
+        return (
+            f"{self.trees} trees" if self.trees_in_file is None else f"trees {of_trees(self.trees, self.trees_in_file)}"
+        )
+
+
+def of_trees(used: int, held: int | None) -> str:
+    """How many of the trees count, and why."""
+    return f"{used:,}" if held is None else f"{used:,} of {held:,} (best_iteration)"
 
 
 @dataclass(frozen=True)
@@ -305,7 +326,8 @@ class Quantification:
         """
         from boxqte import exploration
 
-        return exploration.regions(self, top, merge=merge, pure=pure, flip=flip, time_limit=time_limit)
+        n = None if top is None else whole(top, "top")
+        return exploration.regions(self, n, merge=merge, pure=pure, flip=flip, time_limit=seconds(time_limit))
 
     def profile(self, attribute: str, *, time_limit: float | None = None) -> pd.DataFrame:
         """Counterexamples by value or interval of an attribute, as certain bounds.
@@ -320,7 +342,7 @@ class Quantification:
         """
         from boxqte import exploration
 
-        return exploration.profile(self, attribute, time_limit=time_limit)
+        return exploration.profile(self, attribute, time_limit=seconds(time_limit))
 
     def pairs(self, *, time_limit: float | None = None) -> pd.DataFrame:
         """From which sensitive value to which: a matrix of masses.
@@ -331,7 +353,7 @@ class Quantification:
         """
         from boxqte import exploration
 
-        return exploration.pairs(self, time_limit=time_limit)
+        return exploration.pairs(self, time_limit=seconds(time_limit))
 
     def restrict(self, condition: str, *, time_limit: float | None = None) -> Quantification:
         """The measure on a part of the space: only x that satisfy the condition count. x' may be any input.
@@ -351,7 +373,7 @@ class Quantification:
         """
         from boxqte import exploration
 
-        return exploration.restrict(self, condition, time_limit=time_limit)
+        return exploration.restrict(self, condition, time_limit=seconds(time_limit))
 
     def sample(
         self,
@@ -394,7 +416,8 @@ class Quantification:
         """
         from boxqte import sampling
 
-        return sampling.sample(self, n, random_state=random_state, replay=replay, distinct=distinct, workers=workers)
+        rng, threads = random_numbers(random_state), worker_count(workers)
+        return sampling.sample(self, whole(n, "n"), random_state=rng, replay=replay, distinct=distinct, workers=threads)
 
     def to_json(self) -> dict[str, Any]:
         """The result as a JSON object (the format of `boxqte quantify --json`)."""
@@ -425,6 +448,7 @@ class Quantification:
             "model": {
                 "library": self.model.library,
                 "trees": self.model.trees,
+                "trees_in_file": self.model.trees_in_file or self.model.trees,
                 "leaves": self.model.leaves,
                 "features": self.model.features,
                 "fingerprint": self.model.fingerprint,

@@ -67,8 +67,6 @@ def exact_number(value: Any, where: str) -> Fraction:
     """The rational that a number in a table stands for: a float for its shortest decimal, the others for themselves."""
     if isinstance(value, bool):
         return Fraction(int(value))
-    if isinstance(value, Decimal) and value.is_finite():
-        return Fraction(value)
     return fraction(value, SpaceError, where)
 
 
@@ -227,7 +225,7 @@ def _object_column(name: str, values: list[Any], dtype: str) -> Column:
     if family != "number":
         return Column(name, "bool" if family == "bool" else "text", values)
     # Decimals and fractions of one column must be comparable.
-    values = [Fraction(v) if isinstance(v, Decimal) and v.is_finite() else v for v in values]
+    values = [exact_number(v, f"column '{name}'") if isinstance(v, Decimal) and v.is_finite() else v for v in values]
     whole = all(isinstance(v, int) for v in values if v is not None)
     return _checked(Column(name, "integer" if whole else "float", values))
 

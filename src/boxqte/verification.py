@@ -8,7 +8,6 @@ until a box with a counterexample is closed or none is left.
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.cellvalues import FloatArray, GridValues
+from boxqte.checks import random_numbers, seconds, worker_count
 from boxqte.engines import Limits, Watch
 from boxqte.errors import EngineError
 from boxqte.existence import CANDIDATES, FINISH_LIMIT, Finder, UntilFound, counterexample_cells
@@ -28,11 +28,10 @@ from boxqte.importers import ImportedModel, load_model
 from boxqte.origin import Origin
 from boxqte.policy import Verdict
 from boxqte.properties import Property
-from boxqte.quantification import read_space
 from boxqte.regions import UNFAIR, Boxes, RegionStore
 from boxqte.result import Status
 from boxqte.sampling import drawn_cells, witness_values
-from boxqte.space import Space
+from boxqte.space import Space, read_space
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -140,11 +139,11 @@ def verify(
 
     started = time.perf_counter()
     imported = load_model(model, allow_pickle=allow_pickle)
-    threads = workers or len(os.sched_getaffinity(0))
+    threads, limit, rng = worker_count(workers), seconds(time_limit), random_numbers(random_state)
     grid = build_grid(imported.ensemble, read_space(space), property)
     search = _Search(
         imported, grid, every_cell(grid), PointDecider(grid), GridValues(grid), threads, started,
-        math.inf if time_limit is None else time_limit, np.random.default_rng(random_state),
+        math.inf if limit is None else limit, rng,
     )  # fmt: skip
     if near is not None:
         return search.near(near)

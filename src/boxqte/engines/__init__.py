@@ -154,7 +154,7 @@ class Progress:
 
 def engine_class(name: str) -> Any:
     """The class of the engine of that name."""
-    if name not in ENGINES:
+    if not isinstance(name, str) or name not in ENGINES:
         raise EngineError(f"engine: '{name}' is unknown; engines are {', '.join(ENGINES)}")
     module, _, cls = ENGINES[name].partition(":")
     return getattr(importlib.import_module(module), cls)

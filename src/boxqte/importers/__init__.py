@@ -39,6 +39,8 @@ class ImportedModel:
     missing); None where the library is not installed. Importing the library is put off until the first call."""
     encoding: tuple[EncodedColumn, ...] | None = None
     """How the user's columns become model columns, where the model is a pipeline that encodes them."""
+    trees_in_file: int | None = None
+    """How many trees the model holds, where early stopping makes `predict` use only those up to its best iteration."""
 
 
 class Importer(Protocol):

@@ -413,7 +413,7 @@ def _provenance(results: Sequence[Quantification], command: str) -> str:
             (
                 "model",
                 _t(
-                    f"{model.source}: {model.library}, {model.trees} trees, {model.leaves} leaves, {model.features} columns"
+                    f"{model.source}: {model.library}, {model.trees_text}, {model.leaves} leaves, {model.features} columns"
                 ),
             ),
             ("model fingerprint", f"<code>{_t(model.fingerprint)}</code>"),

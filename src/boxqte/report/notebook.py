@@ -24,7 +24,7 @@ def result_html(result: Quantification) -> str:
         ("status", f"{result.status} in {result.seconds:.3g} s, engine {result.engine}"),
         ("confident mass", between(result.confident)),
         ("counterexample mass", between(result.counterexample)),
-        ("model", f"{result.model.source}: {result.model.library}, {result.model.trees} trees"),
+        ("model", f"{result.model.source}: {result.model.library}, {result.model.trees_text}"),
     ]
     body = "".join(
         f'<tr><th scope="row" style="text-align:left">{escape(name)}</th><td style="text-align:left">{escape(text)}</td></tr>'
