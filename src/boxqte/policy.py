@@ -393,9 +393,9 @@ def both_runs(before: Quantification, newer: Quantification) -> Quantification:
     else:
         decided = Decided(max(one.fair, two.fair), max(one.unfair, two.unfair), max(one.low, two.low))
     trace = list(before.trace)
-    for seconds, lower, upper in newer.trace:
+    for moment, lower, upper in newer.trace:
         lower, upper = (lower, upper) if not trace else (max(lower, trace[-1][1]), min(upper, trace[-1][2]))
-        trace.append((before.seconds + seconds, lower, upper))
+        trace.append((before.seconds + moment, lower, upper))
     joined = replace(newer, decided=decided, trace=tuple(trace), seconds=before.seconds + newer.seconds)
     return within_bounds(joined)
 
