@@ -335,18 +335,26 @@ def check_flip(text: str, rows: list[NaiveRow], masses: list[Fraction], truth: T
         for way, own in (("0 -> 1", 0), ("1 -> 0", 1)):
             share = sum((mass for row, mass in unfair if row.class_ == own), ZERO) / total
             words = said.get(way)
-            check_share("0%" if words is None else words or "100%", share, attrs["flips_complete"])
+            assert is_share("0%" if words is None else words or "100%", share, attrs["flips_complete"])
         return
-    (attribute,) = (a for a in truth.oracle.sensitive if is_told_apart(truth, a))
+    # the text does not name the attribute: of those that the model tells apart, it is true of one
+    tested = [a for a in truth.oracle.sensitive if is_told_apart(truth, a)]
+    assert any(says_who_gets_what(text, attribute, unfair, attrs["flips_complete"]) for attribute in tested)
+
+
+def says_who_gets_what(text: str, attribute: Attribute, unfair: list[Any], complete: bool) -> bool:
     for words in text.split("; "):
         values, _, shown = words.rpartition(": ")
-        mine = [(row, mass) for row, mass in unfair if in_words(attribute, values, row.x[attribute.name])]
+        try:
+            mine = [(row, mass) for row, mass in unfair if in_words(attribute, values, row.x[attribute.name])]
+        except ValueError:  # the values of another attribute
+            return False
         whole = sum((mass for _, mass in mine), ZERO)
-        if whole:
-            share = sum((mass for row, mass in mine if row.class_ == 1), ZERO) / whole
-            check_share(
-                {"1": "100%", "0": "0%"}.get(shown, shown.removeprefix("1 in ")), share, attrs["flips_complete"]
-            )
+        share = sum((mass for row, mass in mine if row.class_ == 1), ZERO) / whole if whole else ZERO
+        percent = {"1": "100%", "0": "0%"}.get(shown, shown.removeprefix("1 in "))
+        if whole and not is_share(percent, share, complete):
+            return False
+    return True
 
 
 def is_told_apart(truth: Truth, attribute: Attribute) -> bool:
@@ -355,13 +363,12 @@ def is_told_apart(truth: Truth, attribute: Attribute) -> bool:
     return len({tuple(naive_signature(truth.oracle.model, attribute, value)) for value in values}) > 1
 
 
-def check_share(text: str, share: Fraction, complete: bool) -> None:
-    low, _, high = (end.strip().rstrip("%") for end in text.replace("%", "% ").partition("to"))
+def is_share(text: str, share: Fraction, complete: bool) -> bool:
+    """`25%` is rounded, `20% to 60%` are certain bounds, of a search that a limit has ended."""
+    low, _, high = (end.strip().rstrip("%") for end in text.partition(" to "))
     if high:
-        assert not complete
-        assert int(low) - 1e-6 <= 100 * share <= int(high) + 1e-6
-    else:
-        assert abs(100 * share - int(low)) <= Fraction(1, 2) + Fraction(1, 10**4)
+        return not complete and int(low) - 1e-6 <= 100 * share <= int(high) + 1e-6
+    return abs(100 * share - int(low)) <= Fraction(1, 2) + Fraction(1, 10**4)
 
 
 # --- samples ----------------------------------------------------------------------------------------------------------
