@@ -6,13 +6,14 @@ the exact one, or stands between `lower` and `upper` where a limit ended the sea
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boxqte.conditions import Part, mass_of, parse_condition, part_text
+from boxqte.conditions import Part, both, mass_of, parse_condition, part_text
 from boxqte.engines import Limits, Watch
 from boxqte.errors import EngineError, PropertyError
 from boxqte.grid import Axis, Grid
@@ -72,7 +73,7 @@ def restrict(result: Quantification, condition: str, *, time_limit: float | None
     engine.roots = support_boxes
     outcome = engine.run(grid, limits, watch)
     whole = replace(origin, grid=grid, engine="box", options=vars(engine.options), store=store, status=outcome.status,
-                    limits=limits, answers={})  # fmt: skip
+                    limits=limits, answers={}, parts=_narrowed(origin.parts, parts))  # fmt: skip
     answer = replace(
         result,
         engine="box",
@@ -88,6 +89,11 @@ def restrict(result: Quantification, condition: str, *, time_limit: float | None
     )
     origin.answers[key] = answer
     return answer
+
+
+def _narrowed(old: Mapping[str, Part], new: Mapping[str, Part]) -> dict[str, Part]:
+    """The parts of a condition inside those of another."""
+    return {**old, **{name: both(old[name], part) if name in old else part for name, part in new.items()}}
 
 
 def _limits(origin: Origin, time_limit: float | None) -> Limits:
@@ -272,7 +278,7 @@ def regions(
         ordered = [origin.grid.axes[a].attribute.is_numeric for a in problem.axis_ids]
         boxes = merged(boxes, ordered=ordered)
     shown = boxes.heaviest(top)
-    rules = [rule_of(problem, box) for box in shown.cells]
+    rules = [rule_of(problem, box, origin.parts) for box in shown.cells]
     rows: dict[str, Any] = {
         "rule": [" and ".join(rule.values()) or "everywhere" for rule in rules],
         "mass": shown.masses[:, UNFAIR],
@@ -330,8 +336,8 @@ def flips(origin: Origin, store: RegionStore, boxes: Boxes, limits: Limits) -> l
         return _flips_by_value(origin, problem, boxes, axes[0], limits)
     ups = _unfair_in(origin, one_class_grid(grid, False), problem, boxes, limits)
     downs = _unfair_in(origin, one_class_grid(grid, True), problem, boxes, limits)
-    both = [max(a + b, 1e-300) for a, b in zip(ups, downs)]
-    return [_directions(a / total, b / total) for a, b, total in zip(ups, downs, both)]
+    totals = [max(a + b, 1e-300) for a, b in zip(ups, downs)]
+    return [_directions(a / total, b / total) for a, b, total in zip(ups, downs, totals)]
 
 
 def _class_flips(origin: Origin, store: RegionStore, boxes: Boxes) -> list[str]:

@@ -43,6 +43,8 @@ class Origin:
     status: Status = Status.CONVERGED
     answers: dict[Any, Any] = field(default_factory=dict)
     """Further questions that were answered before."""
+    parts: Mapping[str, Part] = field(default_factory=dict)
+    """What the conditions of a restriction leave of their attributes: rules are inside it."""
 
     def regions(self) -> RegionStore:
         """The boxes with counterexamples in them; found by the box engine if another engine has answered."""
