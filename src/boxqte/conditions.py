@@ -14,6 +14,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
+from boxqte.checks import did_you_mean
 from boxqte.errors import SpaceError
 from boxqte.exact import fraction, plain
 from boxqte.space import Attribute, Histogram, Space
@@ -158,7 +159,8 @@ class _Reader:
         assert isinstance(node, ast.Name)
         name = self.quoted.get(node.id, node.id)
         if name not in self.space.names:
-            raise self._refused(f"'{name}' is not an attribute; attributes are {self._attributes()}")
+            meant = did_you_mean(name, self.space.names)
+            raise self._refused(f"'{name}' is not an attribute{meant}; attributes are {self._attributes()}")
         return self.space[name]
 
     def _part(self, attribute: Attribute, operator: ast.cmpop, value: ast.expr, swapped: bool) -> Part:
