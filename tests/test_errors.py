@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pandas as pd
@@ -44,6 +46,15 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
     )
     (folder / "upside.json").write_text('{"attributes": [{"name": "age", "kind": "integer", "low": 9, "high": 1}]}')
+    (folder / "huge.json").write_text(
+        '{"attributes": [{"name": "age", "kind": "integer", "low": 9, "high": 1e99999999}]}'
+    )
+    (folder / "huge.csv").write_text("age\n31\n" + "9" * 5000 + "\n")
+    (folder / "latin.csv").write_bytes("name\nRen\u00e9\n".encode("latin-1"))
+    (folder / "cut.csv.gz").write_bytes(gzip.compress(b"age,sex\n31,f\n" * 100)[:30])
+    with zipfile.ZipFile(folder / "two.zip", "w") as archive:
+        for name in ("one.csv", "two.csv"):
+            archive.writestr(name, "age\n31\n")
     (folder / "misspelled.toml").write_text('[require]\nsex = { sensitive = "sex", at_leest = 1 }\n')
     (folder / "nomodel.toml").write_text('[require]\nsex = { sensitive = "sex", at_least = 1 }\n')
     (folder / "settings.toml").write_text('[audit]\nsensitiv = "sex"\n')

@@ -119,3 +119,22 @@ def function(value: object, where: str, error: type[BoxQTEError] = EngineError) 
     if value is not None and not callable(value):
         raise error(f"{where}: expected a function, found {shown(value)}")
     return value
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that is most like it, if one is."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, list(known), 1, 0.6)), None)
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """For a message about an unknown word: the known one that may be meant.
+
+    Examples
+    --------
+    >>> did_you_mean("sexx", ["age", "sex"]), did_you_mean("colour", ["age", "sex"])
+    (" (did you mean 'sex'?)", '')
+    """
+    meant = nearest(str(word), known)
+    return "" if meant is None else f" (did you mean '{meant}'?)"

@@ -86,13 +86,10 @@ def restrict(result: Quantification, condition: str, *, time_limit: float | None
     outcome = engine.run(grid, limits, watch)
     if store is not None:
         store.finish(outcome.decided, outcome.status)
-    joined_parts = {**origin.parts}
-    for attribute, part in parts.items():
-        joined_parts[attribute] = both(joined_parts[attribute], part) if attribute in joined_parts else part
     text = f"({origin.condition}) and ({condition})" if origin.condition else condition
     whole = replace(
         origin, grid=grid, engine=name, options=origin.options if name == origin.engine else {}, store=store,
-        limits=limits, answers={}, parts=joined_parts, condition=text, share=origin.share * share,
+        limits=limits, answers={}, parts=_narrowed(origin.parts, parts), condition=text, share=origin.share * share,
     )  # fmt: skip
     answer = replace(
         result,
@@ -104,7 +101,7 @@ def restrict(result: Quantification, condition: str, *, time_limit: float | None
         space_fingerprint=grid.space.fingerprint(),
         rounding_ambiguous=outcome.rounding_ambiguous,
         input_rounding=up(grid.input_rounding),
-        count=_count(grid.space, joined_parts),
+        count=_count(grid.space, whole.parts),
         details={**outcome.details, "condition": text, "share_of_space": float(whole.share)},
         statistical=outcome.statistical,
         origin=whole,
@@ -126,6 +123,11 @@ def _count(space: Space, parts: Mapping[str, Part]) -> int | None:
 
 def _size(part: Part) -> int:
     return sum(int(high - low) for low, high in part.spans) + len(part.values) + part.missing
+
+
+def _narrowed(old: Mapping[str, Part], new: Mapping[str, Part]) -> dict[str, Part]:
+    """The parts of a condition inside those of another."""
+    return {**old, **{name: both(old[name], part) if name in old else part for name, part in new.items()}}
 
 
 def _limits(origin: Origin, time_limit: float | None) -> Limits:
@@ -223,7 +225,7 @@ def regions(
         ordered = [origin.grid.axes[a].attribute.is_numeric for a in problem.axis_ids]
         boxes = merged(boxes, ordered=ordered)
     shown = boxes.heaviest(top)
-    rules = [rule_of(problem, box) for box in shown.cells]
+    rules = [rule_of(problem, box, origin.parts) for box in shown.cells]
     most = Fraction(result.counterexample.upper)
     if store.complete:
         most = min(most, Fraction(store.mass) + Fraction(store.doubtful) + store.rounding)

@@ -247,8 +247,8 @@ def _domain(column: Column, wish: Wish, max_categories: int) -> tuple[Attribute,
         _refuse_mixed_lengths(column)
         if len(column.counts) > max_categories:
             raise SpaceError(
-                f"column '{column.name}': {len(column.counts)} distinct texts, more than max_categories="
-                f"{max_categories}; leave the column out, or name it in categorical to take all of them"
+                f"column '{column.name}': {len(column.counts)} distinct texts, more than {max_categories} "
+                f"(max_categories); leave the column out, or categorical=['{column.name}'] takes all of them"
             )
         return _as_categorical(column)
     bounded = "low" in wish.fields or "high" in wish.fields
@@ -271,7 +271,7 @@ def _as_categorical(column: Column, said_by: str = "") -> tuple[Attribute, str]:
     elif not said_by and column.storage == "text" and all(map(_reads_as_number, values)):
         why += ", which all read as numbers: convert the column if it is numeric"
     elif column.storage == "bool" and len(values) == 1:
-        why += "; override with values=[False, True] if both are possible"
+        why += "; if both are possible, give it both values in the space"
     return Attribute.categorical(column.name, values), f"{why} ({said_by})" if said_by else why
 
 
@@ -292,7 +292,7 @@ def _as_integer(column: Column, said_by: str = "") -> tuple[Attribute, str]:
     if max(abs(low), abs(high)) > MAX_INTEGER:
         raise SpaceError(
             f"column '{column.name}': its integers run from {low} to {high}, beyond 2**53 where a float64 model column "
-            "cannot tell neighbours apart; name it in real, or leave it out"
+            f"cannot tell neighbours apart; real=['{column.name}'] reads them as real numbers, or leave it out"
         )
     if said_by:
         why = f"{column.storage} column, {_distinct(column)} ({said_by})"
@@ -365,7 +365,7 @@ def _refuse_mixed_lengths(column: Column) -> None:
         longest = max(digits, key=lambda text: digits[text])
         raise SpaceError(
             f"column '{column.name}', row {column.row_of(longest)}: {shown(longest)} is beyond 2**53, where a float64 model "
-            "column cannot tell neighbours apart; correct it, or name the column in categorical (rows count from 0)"
+            f"column cannot tell neighbours apart; correct it, or categorical=['{column.name}'] (rows count from 0)"
         )
 
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from boxqte.checks import by_name
+from boxqte.checks import by_name, did_you_mean
 from boxqte.engines import engine_class
 from boxqte.errors import EngineError
 from boxqte.exact import shown
@@ -99,7 +99,8 @@ def read_settings(where: str, options: Iterable[Option], settings: Iterable[str]
         if not separator or not name:
             raise EngineError(f"option '{setting}': expected name=value")
         if name not in known:
-            raise EngineError(f"{where}: option '{name}' is unknown; options are {', '.join(known) or 'none'}")
+            meant = did_you_mean(name, known)
+            raise EngineError(f"{where}: option '{name}' is unknown{meant}; options are {', '.join(known) or 'none'}")
         if name in read:
             raise EngineError(f"{where}: option '{name}' is given twice")
         try:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
-from boxqte.checks import as_names
+from boxqte.checks import as_names, did_you_mean
 from boxqte.errors import PropertyError
 from boxqte.exact import Number, fraction, plain, shown
 from boxqte.space import Space
@@ -41,14 +41,20 @@ class Property:
         """The tolerance of each non-sensitive attribute in its own unit; 0 for categorical ones."""
         for name in self.sensitive:
             if name not in space.names:
-                raise PropertyError(f"sensitive: '{name}' is not an attribute; attributes are {', '.join(space.names)}")
+                raise PropertyError(
+                    f"sensitive: '{name}' is not an attribute{did_you_mean(name, space.names)}; attributes are "
+                    f"{', '.join(space.names)}"
+                )
         free = [a for a in space if a.name not in self.sensitive]
         if isinstance(self.epsilon, Fraction):
             return {a.name: self.epsilon * a.range if a.is_numeric else Fraction(0) for a in free}
         given = dict(self.epsilon)
         for name, value in given.items():
             if name not in space.names:
-                raise PropertyError(f"epsilon: '{name}' is not an attribute; attributes are {', '.join(space.names)}")
+                raise PropertyError(
+                    f"epsilon: '{name}' is not an attribute{did_you_mean(name, space.names)}; attributes are "
+                    f"{', '.join(space.names)}"
+                )
             if name in self.sensitive:
                 raise PropertyError(
                     f"epsilon: '{name}' is sensitive, it may change by any distance; leave it out of epsilon"

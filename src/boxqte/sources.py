@@ -10,7 +10,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
-from boxqte.checks import as_names
+from boxqte.checks import as_names, did_you_mean
 from boxqte.encoding import EncodedColumn
 from boxqte.errors import SpaceError
 from boxqte.onehot import Group, declared_group, find_groups
@@ -277,7 +277,7 @@ def missing_values(column: Column) -> SpaceError:
 
 def no_such_column(where: str, name: str, names: Sequence[str]) -> SpaceError:
     shown = ", ".join(names[:30]) + (f", ... ({len(names)} in all)" if len(names) > 30 else "")
-    return SpaceError(f"{where}: there is no column '{name}'; columns are {shown}")
+    return SpaceError(f"{where}: there is no column '{name}'{did_you_mean(name, names)}; columns are {shown}")
 
 
 def as_category(value: Any) -> Any:

@@ -19,7 +19,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from boxqte.checks import as_names, by_name, file_path, text
+from boxqte.checks import as_names, by_name, did_you_mean, file_path, text
 from boxqte.errors import SpaceError
 from boxqte.exact import MAX_LENGTH, Number, fraction, plain, shown
 
@@ -336,7 +336,7 @@ class Space:
                     raise SpaceError(f"{what} '{name}' occurs twice in the space; names must be distinct")
         for name in self.sensitive:
             if name not in self.names:
-                raise SpaceError(f"sensitive: '{name}' is not an attribute; attributes are {', '.join(self.names)}")
+                raise SpaceError(f"sensitive: {self._no_attribute(name)}")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -351,7 +351,10 @@ class Space:
         for attribute in self.attributes:
             if attribute.name == name:
                 return attribute
-        raise SpaceError(f"'{name}' is not an attribute of the space; attributes are {', '.join(self.names)}")
+        raise SpaceError(self._no_attribute(name))
+
+    def _no_attribute(self, name: object) -> str:
+        return f"'{name}' is not an attribute{did_you_mean(name, self.names)}; attributes are {', '.join(self.names)}"
 
     def __iter__(self) -> Iterator[Attribute]:
         return iter(self.attributes)

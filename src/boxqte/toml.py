@@ -7,6 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from boxqte.checks import did_you_mean
 from boxqte.errors import BoxQTEError
 from boxqte.exact import ACCEPTED, oversized_in, shown
 
@@ -39,7 +40,7 @@ def known_fields(table: Mapping[str, Any], accepted: Iterable[str], where: str, 
     names = list(accepted)
     for key in table:
         if key not in names:
-            raise error(f"{where}: unknown field '{key}'; fields are {', '.join(names)}")
+            raise error(f"{where}: unknown field '{key}'{did_you_mean(key, names)}; fields are {', '.join(names)}")
 
 
 def a_table(value: Any, where: str, error: type[BoxQTEError]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from boxqte.commands.arguments import (
     write_json,
     write_text,
 )
+from boxqte.commands.wording import in_flags
 
 if TYPE_CHECKING:
     from boxqte.auditing import Audit
@@ -119,7 +120,8 @@ def run(arguments: argparse.Namespace) -> int:
             command=shlex.join(["boxqte", *arguments.typed]),
         )
     if "-" not in [getattr(arguments, option) for option in OUTPUTS]:
-        print(audit_text(found), flush=True)  # before the files: regions and examples for the report take a while
+        # before the files: regions and examples for the report take a while
+        print(in_flags(audit_text(found), arguments.command), flush=True)
     unwritten = [
         write_json(arguments.save_space, found.space.to_json()),
         write_json(arguments.json, found.to_json()),

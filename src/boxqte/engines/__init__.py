@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Protocol
 
+from boxqte.checks import did_you_mean
 from boxqte.errors import EngineError
 from boxqte.grid import Grid
 from boxqte.result import Decided, Statistical, Status, down, up
@@ -155,7 +156,7 @@ class Progress:
 def engine_class(name: str) -> Any:
     """The class of the engine of that name."""
     if not isinstance(name, str) or name not in ENGINES:
-        raise EngineError(f"engine: '{name}' is unknown; engines are {', '.join(ENGINES)}")
+        raise EngineError(f"engine: '{name}' is unknown{did_you_mean(name, ENGINES)}; engines are {', '.join(ENGINES)}")
     module, _, cls = ENGINES[name].partition(":")
     return getattr(importlib.import_module(module), cls)
 
@@ -166,6 +167,9 @@ def make_engine(name: str, options: Mapping[str, Any] | None = None) -> Engine:
     known = {f.name: f for f in fields(engine.Options)}
     for key in options or {}:
         if key not in known:
-            raise EngineError(f"engine '{name}': option '{key}' is unknown; options are {', '.join(known) or 'none'}")
+            meant = did_you_mean(key, known)
+            raise EngineError(
+                f"engine '{name}': option '{key}' is unknown{meant}; options are {', '.join(known) or 'none'}"
+            )
     made: Engine = engine(engine.Options(**(options or {})))
     return made

@@ -80,5 +80,5 @@ def load_model(source: object, *, allow_pickle: bool = False) -> ImportedModel:
     what = str(source) if isinstance(source, Path) else f"{type(source).__module__}.{type(source).__qualname__} object"
     raise ModelError(
         f"{what}: not a model this version reads; accepted are XGBoost (JSON, UBJSON), LightGBM (text), CatBoost (JSON), "
-        "scikit-learn (pickle or skops, with --allow-pickle), and live models of these libraries"
+        "scikit-learn (pickle or skops, with allow_pickle=True), and live models of these libraries"
     )

@@ -175,7 +175,8 @@ def _findings(session: Any, box: Any, at: Any, tester: Tester, variant: str, sta
 def named_tester(name: str) -> Any:
     """The class of the tester of that name."""
     if not isinstance(name, str) or name not in TESTERS:
-        raise EngineError(f"method: '{name}' is unknown; testers are {', '.join(TESTERS)}")
+        meant = checks.did_you_mean(name, TESTERS)
+        raise EngineError(f"method: '{name}' is unknown{meant}; testers are {', '.join(TESTERS)}")
     module, _, cls = TESTERS[name].partition(":")
     return getattr(importlib.import_module(module), cls)
 
