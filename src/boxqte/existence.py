@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from boxqte.axes import Axis, Cell
 from boxqte.engines import Limits, Outcome, Watch
@@ -102,15 +103,25 @@ def none_confident(grid: Grid, limits: Limits) -> bool:
     return status is Status.CONVERGED and not finder.found and not finder.unsure
 
 
-def no_counterexample(grid: Grid) -> bool:
-    """Whether it is proved, cell by cell, that no x with mass is a counterexample; False if there are too many cells."""
-    from boxqte.engines.exhaustive import Exhaustive, ExhaustiveOptions
+def counterexample_cells(grid: Grid) -> npt.NDArray[np.int64] | None:
+    """All refined cells with mass that are counterexamples, one by one (cells x axes); None if the grid has too many.
+
+    For two classes: with three and more, no region is in doubt.
+    """
+    from boxqte.engines.exhaustive import dense_margins, verdicts, without_idle_axes
 
     if max(grid.n_cells(), grid.n_refined()) > EXHAUSTIVE_CELLS:
-        return False
-    limits = Limits()
-    engine = Exhaustive(ExhaustiveOptions(EXHAUSTIVE_CELLS))
-    return engine.run(grid, limits, Watch(limits)).decided.unfair == 0
+        return None
+    small = without_idle_axes(grid)
+    at = np.argwhere(verdicts(small, dense_margins(small))[1])
+    names = [axis.attribute.name for axis in small.axes]
+    cells = np.zeros((len(at), len(grid.axes)), np.int64)
+    has_mass = np.ones(len(at), bool)
+    for a, axis in enumerate(grid.axes):
+        if axis.attribute.name in names:
+            cells[:, a] = at[:, names.index(axis.attribute.name)]
+        has_mass &= np.array([m > 0 for m in axis.refined_masses])[cells[:, a]]
+    return cells[has_mass]
 
 
 def _all_or_none(grid: Grid) -> Grid:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boxqte.conditions import Part, both, mass_of, parse_condition, part_text
+from boxqte.conditions import Part, both, parse_condition, part_text
 from boxqte.engines import Limits, Watch, make_engine
 from boxqte.errors import EngineError, PropertyError
 from boxqte.existence import settled
@@ -339,10 +339,10 @@ def _flips_by_value(
     name = axis.attribute.name
     texts: list[list[str]] = [[] for _ in range(len(boxes))]
     done = True
-    for cell in axis.cells:
-        part = part_of_cell(axis, cell)
-        if not mass_of(axis.attribute, part):
+    for cell, mass in zip(axis.cells, axis.masses):
+        if not mass:
             continue
+        part = part_of_cell(axis, cell)
         grid, _ = restricted_grid(origin.grid, {name: part}, "a cell")
         unfair, finished = _unfair_in(origin, one_class_grid(grid, True), problem, boxes, limits)
         done &= finished

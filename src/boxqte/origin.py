@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.axes import Axis
-from boxqte.conditions import Part, restrict_space, whole
+from boxqte.conditions import Part, mass_of, restrict_space, whole
 from boxqte.engines import Limits, Outcome, Watch
 from boxqte.errors import EngineError, SpaceError
 from boxqte.grid import Cell, Grid, Thresholds, build_grid
@@ -124,6 +124,7 @@ class BoxSums:
 
     def closed(self, parts: Closed) -> None:
         owner = self.owners(parts.boxes)
+        assert (owner >= 0).all(), "a box outside of the root boxes"
         order = np.argsort(owner, kind="stable")
         starts = np.flatnonzero(np.concatenate([[True], owner[order][1:] != owner[order][:-1]]))
         for group in np.split(order, starts[1:]):
@@ -188,8 +189,11 @@ def restricted_grid(grid: Grid, parts: Mapping[str, Part], text: str) -> tuple[G
     axes = list(changed.axes)
     for at, (axis, old) in enumerate(zip(changed.axes, grid.axes)):
         if axis.masses != old.masses and _only_missing(old):  # so it was restricted before
-            if axis.attribute.name in parts and not parts[axis.attribute.name].missing:
+            part = parts.get(axis.attribute.name)
+            if part is not None and not part.missing:
                 raise SpaceError(f"condition {text!r}: no input of the space satisfies it with positive mass")
+            if part is not None:  # the space does not know that all its mass is on the missing value
+                share /= mass_of(old.attribute, part)
             axes[at] = replace(axis, masses=old.masses, refined_masses=old.refined_masses)
     for name in only_missing:  # no mass of an attribute can say this
         at = space.names.index(name)

@@ -13,7 +13,16 @@ import numpy as np
 from boxqte.conditions import part_text
 from boxqte.engines import Limits
 from boxqte.grid import Axis, Grid
-from boxqte.origin import Ends, Origin, boxes_by_cell, cell_words, part_of_cell, restricted_grid, searched
+from boxqte.origin import (
+    Ends,
+    Origin,
+    boxes_by_cell,
+    cell_words,
+    part_of_cell,
+    restricted_grid,
+    searched,
+    support_boxes,
+)
 from boxqte.regions import FAIR, LOW, UNFAIR, RegionStore, held_cells
 from boxqte.result import Decided, down, up
 
@@ -24,6 +33,7 @@ if TYPE_CHECKING:
     from boxqte.engines.box.driver import BoxArray
 
 MOST_ROOTS = 100_000  # parts of the regions that a profile starts from; beyond that it starts from the cells
+CHUNK = 10_000
 ZERO = Fraction(0)
 
 
@@ -109,14 +119,18 @@ def same_for_all(grid: Grid, axis: Axis) -> bool:
 
 def _of_pure_boxes(store: RegionStore, problem: ClassProblem, at: int, axis: Axis) -> Counted:
     """Three classes and more: every box of the search is counterexamples throughout, so its mass divides it."""
-    boxes = store.boxes
-    held = held_cells(boxes.cells[:, problem.axis_ids.index(at)], len(axis.refined))
+    own = np.array([float(m) for m in axis.refined_masses])
+    parts: list[list[float]] = [[] for _ in own]  # one a chunk of boxes
+    for start in range(0, len(store.boxes), CHUNK):
+        boxes = store.boxes.take(slice(start, start + CHUNK))
+        inside = held_cells(boxes.cells[:, problem.axis_ids.index(at)], len(own)) * own
+        masses = inside * (boxes.masses[:, UNFAIR] / inside.sum(axis=1))[:, None]
+        for column, part in zip(masses.T.tolist(), parts):
+            part.append(math.fsum(column))
     sums = [ZERO] * axis.n_cells
-    for mass, cells in zip(boxes.masses[:, UNFAIR].tolist(), held):
-        mine = np.flatnonzero(cells).tolist()
-        whole = sum((axis.refined_masses[c] for c in mine), ZERO)
-        for c in mine:
-            sums[axis.base[c]] += Fraction(mass) * axis.refined_masses[c] / whole
+    for base, part in zip(axis.base.tolist(), parts):
+        sums[base] += Fraction(math.fsum(part))
+    # One rounding a cell mass, one a sum of cells, a quotient, a product and two sums: fewer than `rounding` allows for.
     slack, lost = 2 * store.rounding, Fraction(store.elsewhere)
     return Counted([(max(found - slack, ZERO), found + slack + lost) for found in sums], True)
 
@@ -134,8 +148,8 @@ def _by_box(origin: Origin, axis: Axis, limits: Limits) -> Counted:
     known, roots = [ZERO] * axis.n_cells, None
     if isinstance(store.problem, Problem):
         known, parts = _divided(store, i, axis.n_cells)
-        if store.complete and not store.elsewhere and not origin.grid.has_tolerance:
-            roots = parts
+        if parts is not None and store.complete and not store.elsewhere and not origin.grid.has_tolerance:
+            roots = parts & support_boxes(problem)
     if roots is None:
         inside = origin.masses_in(origin.grid, cells, limits=limits)
         room = list(axis.masses)

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from boxqte.cellvalues import FloatArray, GridValues
 from boxqte.engines import Limits, Watch
 from boxqte.errors import EngineError
-from boxqte.existence import CANDIDATES, EXHAUSTIVE_CELLS, FINISH_LIMIT, Finder, UntilFound
+from boxqte.existence import CANDIDATES, FINISH_LIMIT, Finder, UntilFound, counterexample_cells
 from boxqte.grid import Grid, build_grid
 from boxqte.importers import ImportedModel, load_model
 from boxqte.origin import Origin
@@ -255,19 +255,11 @@ class _Search:
 
     def _with_tolerance(self) -> Verification:
         """Sums of masses with epsilon > 0 carry rounding: they can find a counterexample, they cannot prove there is none."""
-        if max(self.grid.n_cells(), self.grid.n_refined()) <= EXHAUSTIVE_CELLS:
-            from boxqte.engines.exhaustive import dense_margins, verdicts, without_idle_axes
-
-            small = without_idle_axes(self.even)
-            at = np.argwhere(verdicts(small, dense_margins(small))[1])
-            if not len(at):
+        cells = counterexample_cells(self.even)
+        if cells is not None:
+            if not len(cells):
                 return self._answer(Verdict.HOLDS, "every cell was tried")
-            names = [axis.attribute.name for axis in small.axes]
-            cells = np.zeros((min(len(at), CANDIDATES), len(self.grid.axes)), np.int64)
-            for a, axis in enumerate(self.grid.axes):
-                if axis.attribute.name in names:
-                    cells[:, a] = at[: len(cells), names.index(axis.attribute.name)]
-            found = self._counterexamples(cells)
+            found = self._counterexamples(cells[:CANDIDATES])
             if found is not None:
                 return self._violated(*found, "every cell was tried")
         from boxqte.engines.box.problem import Problem
