@@ -68,7 +68,20 @@ class Truth:
         every = [*self.keeps, *keeps]
         kept = [naive_kept_mass(self.problem.space, row, every) for row in self.rows]
         total = sum(kept, ZERO)
-        return replace(self, masses=[m / total for m in kept], kept=total, keeps=tuple(every)) if total else None
+        if not total:
+            return None
+        rows = [_moved(row, every) if mass else row for row, mass in zip(self.rows, kept)]
+        return replace(self, rows=rows, masses=[m / total for m in kept], kept=total, keeps=tuple(every))
+
+
+def _moved(row: NaiveRow, keeps: list[Keep]) -> NaiveRow:
+    """The row with an x that satisfies the conditions: what is said of it holds in all of its pieces, rules may not."""
+    x = dict(row.x)
+    for name, piece in row.pieces.items():
+        if piece.is_interval:
+            mine = [keep for keep in keeps if keep.name == name]
+            x[name] = (max([piece.low, *(k.low for k in mine)]) + min([piece.high, *(k.high for k in mine)])) / 2
+    return replace(row, x=x)
 
 
 def truth_of(problem: Problem) -> Truth:

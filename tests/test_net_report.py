@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from html.parser import HTMLParser
@@ -25,11 +25,12 @@ from boxqte.importers import load_model
 from boxqte.policy import GateReport, judge
 from boxqte.properties import Property
 from boxqte.quantification import summary
-from boxqte.space import Attribute, Space
-from tests.naive import MISSING, ZERO, NaiveRow, naive_rows
+from boxqte.space import Attribute
+from tests.naive import MISSING, ZERO, NaiveRow
+from tests.naive_classes import random_class_problem
+from tests.net import SMALL, Truth, in_words, rule_holds, truth_of
 from tests.strategies import Problem, random_problem
 
-SMALL = {"max_pieces": 60, "max_pairs": 2_500, "max_attributes": 3, "max_trees": 5, "max_values": 5}
 IN_CI, IN_ALL = 120, 1_000
 NOISE = Fraction(1, 10**11)  # floats: what the engines prove their masses up to
 NUMBER = r"\d[\d,]*(?:\.\d+)?(?:e-?\d+)?"
@@ -182,42 +183,8 @@ class Page(HTMLParser):
 # --- the truth --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Truth:
-    """What the oracle says of a question."""
-
-    space: Space
-    property: Property
-    rows: list[NaiveRow]
-
-    def mass(self, holds: Callable[[NaiveRow], bool] = lambda row: True) -> Fraction:
-        return sum((row.mass for row in self.rows if holds(row)), ZERO)
-
-    def unfair(self, holds: Callable[[NaiveRow], bool] = lambda row: True) -> Fraction:
-        return self.mass(lambda row: row.counterexample and holds(row))
-
-    @property
-    def confident(self) -> Fraction:
-        return self.mass(lambda row: row.confident)
-
-    @property
-    def measure(self) -> Fraction | None:
-        return 1 - self.unfair() / self.confident if self.confident else None
-
-
-def means(attribute: Attribute, text: str, value: Any) -> bool:
-    """Whether the name of a cell (`3 to 5 or missing`, `v0 or v2`) means the value."""
-    for word in text.split(" or "):
-        if word == "missing" or value is MISSING:
-            if word == "missing" and value is MISSING:
-                return True
-        elif attribute.kind in ("real", "integer"):
-            low, _, high = word.partition(" to ")
-            if Fraction(low) <= value <= Fraction(high or low):
-                return True
-        elif attribute.label_of(attribute.values.index(value)) == word or str(value) == word:
-            return True
-    return False
+def measure_of(truth: Truth) -> Fraction | None:
+    return 1 - truth.unfair() / truth.confident if truth.confident else None
 
 
 def legible(truth: Truth, attribute: Attribute) -> bool:
@@ -256,7 +223,9 @@ def questions_of(problem: Problem) -> list[tuple[str, Property]]:
 
 def case_of(seed: int) -> Case:
     rng = random.Random(f"report {seed}")
-    problem = random_problem(rng, **SMALL)
+    problem = (
+        random_class_problem(rng.getrandbits(32), **SMALL) if rng.random() < 0.25 else random_problem(rng, **SMALL)
+    )
     asked = questions_of(problem)
     how: dict[str, Any] = rng.choice(
         [
@@ -279,7 +248,7 @@ def case_of(seed: int) -> Case:
     checks = tuple(judge(Requirement(q.property, level, name=q.name), q.result) for q in shared if q.result is not None)
     imported = load_model(problem.ensemble)
     audit = Audit(shared, problem.space, summary(imported), gate=GateReport(checks, "model", "policy"))
-    truths = {name: Truth(problem.space, p, [*naive_rows(problem.ensemble, problem.space, p)]) for name, p in asked}
+    truths = {name: truth_of(Problem(problem.ensemble, problem.space, prop)) for name, prop in asked}
     return Case(audit, truths, rng.choice([None, None, 1e-4, 0.2]))
 
 
@@ -301,9 +270,9 @@ def check(seed: int) -> None:
 
 def check_measure(text: str, truth: Truth) -> None:
     if text.startswith("undefined"):
-        assert truth.measure is None
-    elif truth.measure is not None:
-        assert read(text).holds(truth.measure), text
+        assert measure_of(truth) is None
+    elif measure_of(truth) is not None:
+        assert read(text).holds(measure_of(truth)), text
 
 
 def check_answers(case: Case, rows: Sequence[Sequence[str]]) -> None:
@@ -316,20 +285,20 @@ def check_answers(case: Case, rows: Sequence[Sequence[str]]) -> None:
         check_measure(cells["measure"], truth)
         drawn = case.audit[re.sub(r"( \[\d+\])+$", "", cells["question"])].statistical
         assert bool(cells.get("statistical")) == (drawn is not None)
-        if drawn is not None and truth.measure is not None:
+        if drawn is not None and measure_of(truth) is not None:
             said = read(cells["statistical"])
             assert said.statistical
-            assert said.holds(truth.measure)
+            assert said.holds(measure_of(truth))
         check_verdict(cells["verdict"], truth)
 
 
 def check_verdict(text: str, truth: Truth) -> None:
     found = re.match(r"(holds|violated|undecided)(?: \(at least (.*)\))?", text)
     assert found, text
-    if found[2] and truth.measure is not None:
+    if found[2] and measure_of(truth) is not None:
         required = Fraction(found[2])
-        assert found[1] != "holds" or truth.measure >= required
-        assert found[1] != "violated" or truth.measure < required
+        assert found[1] != "holds" or measure_of(truth) >= required
+        assert found[1] != "violated" or measure_of(truth) < required
 
 
 # --- one question of the page -----------------------------------------------------------------------------------------
@@ -340,8 +309,8 @@ def check_section(section: Section, truth: Truth, case: Case) -> None:
     check_measure(facts["measure"], truth)
     assert read(facts["confident mass"]).holds(truth.confident)
     assert read(facts["counterexample mass"]).holds(truth.unfair())
-    if "statistical" in facts and truth.measure is not None:
-        assert read(facts["statistical"]).holds(truth.measure)
+    if "statistical" in facts and measure_of(truth) is not None:
+        assert read(facts["statistical"]).holds(measure_of(truth))
     for table in section.tables:
         if table.caption.startswith("Unfair share by "):
             check_profile(table, truth)
@@ -358,13 +327,13 @@ def check_section(section: Section, truth: Truth, case: Case) -> None:
 
 
 def check_profile(table: Table, truth: Truth) -> None:
-    attribute = truth.space[table.caption.removeprefix("Unfair share by ")]
+    attribute = truth.problem.space[table.caption.removeprefix("Unfair share by ")]
     if not legible(truth, attribute):
         return
     for label, *shares in table.rows[1:]:
 
         def mine(row: NaiveRow, label: str = label) -> bool:
-            return means(attribute, label, row.x[attribute.name])
+            return in_words(attribute, label, row.x[attribute.name])
 
         mass = truth.mass(mine)
         assert mass > 0
@@ -374,7 +343,7 @@ def check_profile(table: Table, truth: Truth) -> None:
 
 
 def check_chart(name: str, steps: Sequence[dict[str, str]], truth: Truth) -> None:
-    attribute = truth.space[name]
+    attribute = truth.problem.space[name]
     if not legible(truth, attribute):
         return
     for step in steps:
@@ -392,25 +361,16 @@ def check_chart(name: str, steps: Sequence[dict[str, str]], truth: Truth) -> Non
         assert step["kind"] in ("certain", "statistical")
 
 
-class _Missing:
-    def __lt__(self, other: object) -> bool:
-        return False
-
-    __le__ = __gt__ = __ge__ = __lt__
-
-
 def check_regions(table: Table, truth: Truth) -> None:
     head, *lines = table.rows
     for line in lines:
         cells = dict(zip(head, line))
         rule = cells["region"]
-        if not all(legible(truth, a) for a in truth.space) or re.search(r"\d\.\d{6}|\d{7}", rule):
+        if not all(legible(truth, a) for a in truth.problem.space) or re.search(r"\d\.\d{6}|\d{7}", rule):
             return  # the page shows seven digits
 
         def mine(row: NaiveRow, rule: str = rule) -> bool:
-            missing = _Missing()
-            names = {name: missing if value is MISSING else value for name, value in row.x.items()}
-            return rule == "everywhere" or bool(eval(rule, {"__builtins__": {}}, {**names, "missing": missing}))
+            return rule_holds(rule, row.x)
 
         found, mass = truth.unfair(mine), truth.mass(mine)
         for column, share in (
@@ -423,13 +383,15 @@ def check_regions(table: Table, truth: Truth) -> None:
 
 
 def check_matrix(table: Table, truth: Truth) -> None:
-    attributes = [truth.space[name] for name in truth.space.names if name in truth.property.sensitive]
+    attributes = [
+        truth.problem.space[name] for name in truth.problem.space.names if name in truth.problem.property.sensitive
+    ]
     if any(a.kind == "real" for a in attributes):
         return  # whether an end of an interval belongs to it, the text does not say
-    order = [truth.property.sensitive.index(a.name) for a in attributes]
+    order = [truth.problem.property.sensitive.index(a.name) for a in attributes]
 
     def holds(text: str, values: Sequence[Any]) -> bool:
-        return all(means(a, word, v) for a, word, v in zip(attributes, text.split(", "), values))
+        return all(in_words(a, word, v) for a, word, v in zip(attributes, text.split(", "), values))
 
     head, *lines = table.rows
     for one, *cells in lines:
@@ -457,12 +419,12 @@ def check_printed(case: Case) -> None:
 def check_frame(case: Case) -> None:
     for row in case.audit.to_frame().to_dict("records"):
         truth = case.truths[row["question"]]
-        if truth.measure is None or row["lower"] is None:
+        if measure_of(truth) is None or row["lower"] is None:
             continue
-        assert row["lower"] <= truth.measure <= row["upper"]
+        assert row["lower"] <= measure_of(truth) <= row["upper"]
         drawn = case.audit[row["question"]].statistical
         if drawn is not None:
-            assert row["statistical_lower"] <= truth.measure <= row["statistical_upper"]
+            assert row["statistical_lower"] <= measure_of(truth) <= row["statistical_upper"]
             assert row["confidence"] == drawn.confidence
 
 
@@ -473,10 +435,10 @@ def check_json(case: Case) -> None:
         for name, mass in (("confident", truth.confident), ("counterexample", truth.unfair())):
             assert Fraction(said["mass"][name][0]) <= mass <= Fraction(said["mass"][name][1])
         assert said["remarks"] == list(case.audit[entry["name"]].remarks)
-        if truth.measure is not None:
-            assert Fraction(said["measure"]["lower"]) <= truth.measure <= Fraction(said["measure"]["upper"])
+        if measure_of(truth) is not None:
+            assert Fraction(said["measure"]["lower"]) <= measure_of(truth) <= Fraction(said["measure"]["upper"])
             if said["statistical"] is not None:
-                assert said["statistical"]["lower"] <= truth.measure <= said["statistical"]["upper"]
+                assert said["statistical"]["lower"] <= measure_of(truth) <= said["statistical"]["upper"]
 
 
 def check_markdown(case: Case) -> None:
@@ -488,8 +450,8 @@ def check_markdown(case: Case) -> None:
         cells = dict(zip(head, row))
         truth = case.truths[cells["requirement"]]
         check_measure(cells["measure"], truth)
-        if case.audit[cells["requirement"]].statistical is not None and truth.measure is not None:
-            assert read(cells["statistical"]).holds(truth.measure)
+        if case.audit[cells["requirement"]].statistical is not None and measure_of(truth) is not None:
+            assert read(cells["statistical"]).holds(measure_of(truth))
         check_verdict(f"{cells['verdict'][2:]} ({cells['required']})", truth)
 
 
@@ -506,8 +468,8 @@ def check_junit(case: Case) -> None:
         check_verdict(f"{said[1]} (at least {said[2]})", truth)
         drawn = [part for part in more if "(statistical, " in part]
         assert len(drawn) == (case.audit[test.attrib["name"]].statistical is not None)
-        if drawn and truth.measure is not None:
-            assert read(drawn[0]).holds(truth.measure)
+        if drawn and measure_of(truth) is not None:
+            assert read(drawn[0]).holds(measure_of(truth))
 
 
 @pytest.mark.parametrize("start", range(0, IN_CI, 20))

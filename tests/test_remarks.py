@@ -82,8 +82,7 @@ def test_few_confident_inputs_are_counted(engine: str) -> None:
 
 
 def test_few_confident_inputs_are_certain_bounds() -> None:
-    from boxqte.remarks import _between
-    from boxqte.result import Bounds
+    from boxqte.numbers import PHRASE, number_text
 
-    assert _between(Bounds(0.12349, 0.45671)) == "between 12.3 % and 45.7 %"
-    assert _between(Bounds(0.0, 0.125)) == "between 0 % and 12.5 %"
+    assert number_text(0.12349, 0.45671, PHRASE) == "between 12.3 % and 45.7 %"
+    assert number_text(0.0, 0.125, PHRASE) == "between 0 % and 12.5 %"

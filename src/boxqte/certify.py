@@ -38,7 +38,6 @@ BLOCK = 64
 CLOSE = 2.0**-40  # masses are compared up to this share of the box (claims) or of the space (sums)
 CACHE = 1 << 22  # numbers that all tables in a cache may have
 HALF = Fraction(1, 2)
-MAX_DIGITS = 800
 NONSENSE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, StopIteration, RecursionError)
 
 
@@ -81,8 +80,7 @@ def certify(file: str | Path, model: object, *, space: Space | None = None, work
     n = workers or os.cpu_count() or 1
     if not isinstance(n, int) or not 1 <= n <= 10_000:
         raise CertificateError(f"workers: expected a whole number above 0, found {workers!r}")
-    expected = None if space is None else read_space(space)
-    share = partial(_share, file, load_model(model).ensemble, expected, n)
+    share = partial(_share, file, load_model(model).ensemble, None if space is None else read_space(space), n)
     if n == 1:
         parts = [share(0)]
     else:
@@ -94,13 +92,10 @@ def certify(file: str | Path, model: object, *, space: Space | None = None, work
     proved = []
     for k, kind in enumerate(KINDS):
         stated = first.last[kind]
-        own = max(
-            Fraction(math.fsum(x for part in parts for x in part.masses[k])) - error * (1 if k else 3), Fraction(0)
-        )
+        summed = Fraction(math.fsum(x for part in parts for x in part.masses[k]))
+        own = max(summed - error * (1 if k else 3), Fraction(0))
         if not isinstance(stated, float) or not 0 <= stated <= 1 or abs(Fraction(stated) - own) > CLOSE:
-            raise Rejected(
-                f"{file}: the {kind} mass is stated as {str(stated)[:40]}, its boxes prove {float(own):.15g}"
-            )
+            raise Rejected(f"{file}: the {kind} mass is stated as {stated!s:.40}, its boxes prove {float(own):.15g}")
         proved.append(stated if stated <= own else math.nextafter(float(own), 0))
     return Verdict(first.asked, proved[0], proved[1], proved[2], first.boxes, first.n_open)
 
@@ -198,10 +193,9 @@ class Question:
         self.owner = [columns[name] for name in model.feature_names] if named else [*columns.values()]
         self.axes: list[Axis] = []
         self.tests: dict[int, tuple[int, int]] = {}
+        inner = np.flatnonzero(model.test != Test.LEAF).tolist()
         for a, attribute in enumerate(space):
-            nodes = [
-                n for n in np.flatnonzero(model.test != Test.LEAF).tolist() if self.owner[model.feature[n]][0] == a
-            ]
+            nodes = [n for n in inner if self.owner[model.feature[n]][0] == a]
             cells = self._numeric(attribute, nodes) if attribute.is_numeric else self._finite(attribute)
             starts = [start for start, _, _ in cells]
             if attribute.missing is not None:
@@ -284,9 +278,7 @@ class Question:
         cells = missing << present
         for part in held:
             if axis.attribute.is_numeric:
-                low, low_side, high, high_side = part
-                first = edges.index((_number(low, "the cut"), low_side))
-                last = edges.index((_number(high, "the cut"), high_side))
+                first, last = [edges.index((_number(v, "the cut"), side)) for v, side in (part[:2], part[2:])]
                 cells |= (1 << last) - (1 << first)
             else:
                 cells |= 1 << edges.index(part)
@@ -295,18 +287,10 @@ class Question:
 
 def _number(value: object, what: str) -> Fraction:
     """The rational that a number of the file means; one with more digits than anybody writes would fill the memory."""
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**MAX_DIGITS:
-        return Fraction(value)
-    text = str(value) if isinstance(value, (str, float)) else ""
-    if "/" in text and len(text) <= MAX_DIGITS:
-        return Fraction(text)
-    number = Decimal(text) if 0 < len(text) <= MAX_DIGITS else Decimal("nan")
-    if not number.is_finite() or (number and abs(number.adjusted()) > MAX_DIGITS / 2):
-        raise Rejected(
-            f"{what}: {(text or type(value).__name__)[:40]!r} is no number of at most {MAX_DIGITS} digits between "
-            f"1e-{MAX_DIGITS // 2} and 1e{MAX_DIGITS // 2}"
-        )
-    return Fraction(number)
+    text = str(value) if isinstance(value, (str, float)) or (type(value) is int and abs(value) < 10**800) else "?" * 801
+    if len(text) > 800 or ("/" not in text and abs(Decimal(text).adjusted()) > 400):
+        raise Rejected(f"{what}: {text[:40]} is no number of at most 800 digits between 1e-400 and 1e400")
+    return Fraction(text)
 
 
 def _fails(test: int, limit: float, value: int) -> bool:

@@ -125,7 +125,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word that is most like it, if one is."""
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(word, list(known), 1, 0.6)), None)
+    return next(iter(get_close_matches(word, list(known), 1, 0.7)), None)
 
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:

@@ -137,7 +137,7 @@ def answer_words(result: Quantification) -> str:
 def progress_text(progress: Progress) -> str:
     """One line on how far a run is."""
     if not progress.nodes and not progress.decided:
-        return f"{progress.seconds:8.1f} s  starting (the first run on a machine compiles for some minutes)"
+        return f"{progress.seconds:8.1f} s  starting"
     return (
         f"{progress.seconds:8.1f} s  measure {bounds_words(progress)}, decided {100 * progress.decided:.2f} %, "
         f"{progress.nodes:,} {'nodes' if progress.statistical is None else 'points'}"

@@ -159,8 +159,8 @@ def time_left_words(seconds: float, time_limit: float | None) -> str:
 class LivePanel:
     """A few lines that are drawn over: bounds as a bar, gap, decided share, open boxes, speed, time left.
 
-    It goes away at the end, since the answer is printed then. The clock runs by itself, so that a long step (such as
-    compiling the kernels, the first time) does not look like a hang.
+    It goes away at the end, since the answer is printed then. The clock runs by itself, so that a long
+    step does not look like a hang.
     """
 
     def __init__(self, title: str, time_limit: float | None, color: bool, stream: TextIO):
@@ -202,7 +202,7 @@ class LivePanel:
             grid.add_row(Text("question"), Text(self.title))
         last = self._last
         if last is None or (not last.nodes and not last.decided):
-            grid.add_row("starting", Text(f"{clock}; the first run on a machine compiles for some minutes"))
+            grid.add_row("starting", Text(f"{clock}"))
             return grid
         from boxqte.numbers import short_up
         from boxqte.printing import bounds_words

@@ -145,7 +145,8 @@ def quantify(
         model=summary(imported),
         engine=engine,
         status=outcome.status,
-        decided=settled(grid, outcome, store, limits),
+        # With a certificate the result claims what the record proves, and nothing more.
+        decided=outcome.decided if writer is not None else settled(grid, outcome, store, limits),
         seconds=watch.seconds,
         trace=tuple(watch.trace),
         space_fingerprint=bound.fingerprint(),

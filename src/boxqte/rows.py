@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from boxqte.engines.point import PointDecider
 
 HALVINGS = 12
-VERDICTS = {0: "not confident", 1: "fair", 2: "unfair"}
+VERDICTS = {2: "not confident", 0: "fair", 1: "unfair"}  # by the kinds of engines.point
 OUTSIDE = "outside the space"
 
 

@@ -497,7 +497,7 @@ def _list(node: Mapping[str, Any], key: str, where: str) -> list[Any] | None:
 
 
 def _listed(values: object, name: object, what: str) -> tuple[Any, ...]:
-    if isinstance(values, str) or not isinstance(values, Iterable):
+    if not isinstance(values, Iterable):
         raise SpaceError(f"attribute {name!r}, {what}: expected a list, found {shown(values)}")
     return tuple(values)
 

@@ -336,6 +336,8 @@ class _Search:
 
     def _brought_nearer(self, cells: npt.NDArray[np.int64], data: list[FloatArray]) -> Any:
         """Counterexamples from anywhere: attribute by attribute takes the value of the nearest row while it stays one."""
+        from boxqte.engines.point import UNFAIR as COUNTEREXAMPLE
+
         points = np.concatenate([self._points(self.grid, NEAR_SAMPLES), self._points(self.even, NEAR_SAMPLES)])
         found = self._counterexamples(points)
         if found is None:
@@ -348,7 +350,7 @@ class _Search:
                 trial = own.copy()
                 trial[:, a] = cells[row, a]
                 verdicts = self.decider.decide(trial, budget=STEPS, workers=self.workers)
-                own = np.where((verdicts.verdict == 2)[:, None], trial, own)
+                own = np.where((verdicts.verdict == COUNTEREXAMPLE)[:, None], trial, own)
         found = self._counterexamples(own)
         assert found is not None
         own, witness = found

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 300_000
 WIDE, NARROW = (720, 300), (360, 260)
-LIBRARIES = ("numpy", "numba", "pandas", "xgboost", "xgboost-cpu", "lightgbm", "scikit-learn", "catboost")
+LIBRARIES = ("numpy", "pandas", "xgboost", "xgboost-cpu", "lightgbm", "scikit-learn", "catboost")
 UNDECIDED = "not decided within the time"
 
 

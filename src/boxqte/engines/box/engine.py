@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
@@ -41,8 +40,6 @@ class BoxOptions:
     """Epsilon > 0: keep one table over all moving attributes while it has at most this many cells."""
     table_cells: int = 1 << 16
     """Epsilon > 0: otherwise tables of about this many cells; moving attributes beyond that are taken cell by cell."""
-    arena: int = 1 << 14
-    """Room for so many residual trees at first; it doubles when it is full."""
 
     def __post_init__(self) -> None:
         least = {"finish_limit": 5, "depth_first_below": 0, "mixed_limit": 0, "dense_cells": 0}
@@ -97,13 +94,12 @@ class Box:
 
     def _exchange(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
         """No attribute moves: x' differs from x in sensitive attributes only."""
-        import numpy as np
-
-        from boxqte.engines.box import exchange, exchange_worker, jit, problem
+        from boxqte.engines.box import exchange_worker, problem
 
         p = problem.compile_problem(grid)
         roots = exchange_worker.root_boxes(p) if self.roots is None else self.roots(p)
         o = self.settings
+        room = (limits.memory_limit or driver.half_of_memory()) // (8 * limits.workers)
 
         def make_worker() -> exchange_worker.ExchangeWorker:
             return exchange_worker.ExchangeWorker(
@@ -112,15 +108,10 @@ class Box:
                 depth_first_below=o.depth_first_below,
                 call_work=o.call_work,
                 batch=o.batch,
-                arena=o.arena,
                 notes=bool(self.observers) or self.recorder is not None,
+                memory=min(room, exchange_worker.WORKER_MEMORY),
             )
 
-        if jit.needs_compiling(exchange.__file__):
-            print(jit.compiling_note(exchange.__file__), file=sys.stderr, flush=True)
-            worker = make_worker()
-            worker.work(roots[:0], np.zeros(0), 1, False)
-            jit.mark_compiled(exchange.__file__)
         classes = len(problem.sensitive_classes(p)[1])
         if self.recorder is not None:
             self.recorder.about(p)
@@ -171,7 +162,7 @@ class Box:
     def _tolerance(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
         """Some attribute moves by epsilon."""
 
-        from boxqte.engines.box import exchange_worker, jit, problem, window, window_worker
+        from boxqte.engines.box import exchange_worker, problem, window_worker
 
         p = problem.compile_problem(grid)
         if (2 * p.fuzz + 2) << p.shift >= 1 << 63:
@@ -188,16 +179,11 @@ class Box:
                 p,
                 mixed_limit=o.mixed_limit,
                 cell_limit=o.cell_limit,
-                arena=o.arena,
                 memory=room,
                 dense_cells=o.dense_cells,
                 table_cells=o.table_cells,
             )
 
-        if jit.needs_compiling(window.__file__):
-            print(jit.compiling_note(window.__file__), file=sys.stderr, flush=True)
-            window_worker.compile_kernels()
-            jit.mark_compiled(window.__file__)
         for observer in self.observers:
             observer.begin(p, roots)
         outcome = self.drive(
