@@ -227,6 +227,10 @@ class GridValues:
         """The points as one column an attribute, with readable values."""
         import pandas as pd
 
+        return pd.DataFrame(self.readable_columns(columns), copy=False)
+
+    def readable_columns(self, columns: Sequence[FloatArray]) -> dict[str, npt.NDArray[Any]]:
+        """`readable`, as arrays: for a few rows a table takes longer to make than to fill."""
         table: dict[str, Any] = {}
         for at, values in enumerate(columns):
             attribute = self.axes[at].axis.attribute
@@ -236,7 +240,7 @@ class GridValues:
             else:
                 names = [attribute.label_of(i) for i in range(len(attribute.values))]
                 table[attribute.name] = _taken(names, values.astype(np.int64))
-        return pd.DataFrame(table, copy=False)
+        return table
 
 
 def _taken(values: Sequence[Any], at: npt.NDArray[np.int64]) -> npt.NDArray[Any]:

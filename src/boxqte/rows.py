@@ -293,9 +293,9 @@ def _changes(
     """What differs between each x and its x' in words, and the largest movement as a share of the tolerance."""
     if not x or not len(x[0]):
         return [], []
-    before, after = values.readable(x), values.readable(witness)
-    texts: list[list[str]] = [[] for _ in range(len(before))]
-    distance = np.zeros(len(before))
+    before, after = values.readable_columns(x), values.readable_columns(witness)
+    texts: list[list[str]] = [[] for _ in range(len(x[0]))]
+    distance = np.zeros(len(x[0]))
     for a, axis in enumerate(grid.axes):
         name = axis.attribute.name
         differs = ~((x[a] == witness[a]) | (np.isnan(x[a]) & np.isnan(witness[a])))

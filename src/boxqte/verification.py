@@ -407,7 +407,8 @@ class _Search:
         witness = witness_values(self.grid, self.values, cells, others, x, self.rng)
         at, replayed = 0, None
         if self.model.native is not None:
-            differ = self.model.native(self.values.matrix(x)) != self.model.native(self.values.matrix(witness))
+            both = self.model.native(np.concatenate([self.values.matrix(x), self.values.matrix(witness)]))
+            differ = both[: len(cells)] != both[len(cells) :]
             at, replayed = int(np.argmax(differ)), bool(differ.any())
         x, witness = [c[[at]] for c in x], [c[[at]] for c in witness]
         return self._answer(

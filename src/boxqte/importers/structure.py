@@ -71,6 +71,9 @@ def numbers(values: object, where: str, length: int | None, dtype: type) -> npt.
         raise ModelError(f"{where}: has {len(values)} entries, expected {length}")
     if len(values) > MAX_NODES:
         raise ModelError(f"{where}: has {len(values)} entries, more than {MAX_NODES}")
+    if isinstance(values, np.ndarray) and values.ndim == 1 and np.can_cast(values.dtype, dtype):
+        with np.errstate(invalid="ignore"):
+            return values.astype(dtype)  # a typed array of a binary file: all of it fits
     try:
         array = np.array(values)
     except (ValueError, TypeError, OverflowError):

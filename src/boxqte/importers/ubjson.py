@@ -63,10 +63,15 @@ class _Reader:
     def count(self, what: str) -> int:
         """A length or an element count: an integer that at least its own number of bytes must follow."""
         begin = self.at
-        mark = self.marker()
-        if mark not in INTEGERS:
-            raise ModelError(f"byte {begin}: the {what} has type {mark!r}, expected an integer type")
-        count = self.number(mark)
+        count: int | float
+        if self.data[begin : begin + 1] == b"L" and begin + 9 <= len(self.data):  # what XGBoost writes
+            self.at += 9
+            count = int.from_bytes(self.data[begin + 1 : begin + 9], "big", signed=True)
+        else:
+            mark = self.marker()
+            if mark not in INTEGERS:
+                raise ModelError(f"byte {begin}: the {what} has type {mark!r}, expected an integer type")
+            count = self.number(mark)
         if not 0 <= count <= len(self.data) - self.at:
             raise ModelError(f"byte {begin}: the {what} is {count}, the file has {len(self.data) - self.at} bytes left")
         return int(count)

@@ -28,6 +28,7 @@ from boxqte.importers.ubjson import read_ubjson
 from boxqte.importers.xgboost_document import OBJECTIVES, Model, read_model
 
 HEAD = 4096
+FEW_ROWS = 2000  # for so few, waking other threads takes longer than the prediction
 MAX_BYTES = 2**30  # parsed JSON takes some twenty times its size in memory
 
 
@@ -141,6 +142,7 @@ def _native(raw: bytes, model: Model, name: str) -> Callable[[npt.NDArray[np.flo
                 loaded.append(xgboost.Booster(model_file=bytearray(raw)))
             # Rows go in as float64: the cast to float32 is the library's own.
             X = np.ascontiguousarray(rows, np.float64)
+            loaded[0].set_param({"nthread": 1 if len(X) < FEW_ROWS else 0})  # 0: all cores
             output = loaded[0].inplace_predict(X, iteration_range=(0, model.rounds))
         except xgboost.core.XGBoostError as error:
             raise ModelError(f"{name}: XGBoost itself cannot predict with this model: {_first_line(error)}") from None

@@ -471,7 +471,7 @@ def _read_sets(tree: Any, feature: Array, leaf: Array, categories: Categories, w
     # Segments that overlap would let a small file hold sets of any total size.
     if starts.tolist() != (np.cumsum(sizes) - sizes).tolist() or sizes.sum() != len(codes):
         raise ModelError(f"{where}.categories_segments: {shown(starts.tolist())} do not divide {len(codes)} categories")
-    sets = {}
+    sets: dict[int, Array] = {}
     for node, start, size in zip(nodes.tolist(), starts.tolist(), sizes.tolist()):
         if not leaf[node]:
             members = codes[start : start + size]
