@@ -259,9 +259,12 @@ def _first_false(
 ) -> npt.NDArray[np.int64]:
     """The smallest integer in low..high+1 at which each threshold test fails: it is true below and false from there on.
 
-    By bisection: how float32 rounds integers beyond 2**24 is for `holds` to know.
+    By bisection: how float32 rounds integers beyond 2**24 is for `holds` to know. Below, it is beside the threshold.
     """
-    start, stop = np.full(len(test), low, np.int64), np.full(len(test), high + 1, np.int64)
+    near = np.abs(threshold) < 2.0**24
+    beside = np.where(near, np.ceil(threshold), 0).astype(np.int64)
+    start = np.where(near, np.clip(beside - 1, low, high + 1), low)
+    stop = np.where(near, np.clip(beside + 1, low, high + 1), high + 1)
     while (start < stop).any():
         middle = (start + stop) // 2
         true = holds(test, threshold, middle) & (start < stop)

@@ -65,7 +65,8 @@ class AxisValues:
         edges: list[Edge] = [cell.low, *inner, cell.high]
         out = []
         for low, high in pairwise(edges):
-            mass = attribute.mass_below(high[0]) - attribute.mass_below(low[0])
+            # A cell of one piece needs no mass: nothing is to be chosen in it.
+            mass = attribute.mass_below(high[0]) - attribute.mass_below(low[0]) if inner else Fraction(1)
             if self.integral:
                 out.append((mass, float(low[0]), float(high[0]), False, False))
                 continue

@@ -381,10 +381,13 @@ class EnsembleBuilder:
         missing: npt.ArrayLike = Missing.DEFAULT,
         sets: Mapping[int, Sequence[int]] | None = None,
         node_id: npt.ArrayLike | None = None,
-        root: int = 0,
-        output: int = 0,
+        root: npt.ArrayLike = 0,
+        output: npt.ArrayLike = 0,
     ) -> None:
-        """Add one tree. Scalars are broadcast; `sets[node]` are the codes an IN_SET node sends left."""
+        """Add one tree, or several: then `root` and `output` have an entry for each.
+
+        Scalars are broadcast; `sets[node]` are the codes an IN_SET node sends left.
+        """
         tests = np.asarray(test, np.uint8)
         n = len(tests)
         start, stop = np.zeros(n, np.int32), np.zeros(n, np.int32)
@@ -409,8 +412,8 @@ class EnsembleBuilder:
         }
         for name, column in columns.items():
             self._parts[name].append(np.asarray(column))
-        self._roots.append(self._size + root)
-        self._outputs.append(output)
+        self._roots.extend((np.atleast_1d(root) + self._size).tolist())
+        self._outputs.extend(np.atleast_1d(output).tolist())
         self._size += n
 
     def build(

@@ -142,6 +142,7 @@ void WindowSearch::begin(const Question& question, Frame& root) {
   root.high = window_->high;
   root.constant =
       (question.plus >= 0 ? m.constant[question.plus] : 0) - (question.minus >= 0 ? m.constant[question.minus] : 0);
+  root.bound = root.constant;
   root.items.resize(m.trees.size());
   root.words.resize(reached_.size());
   std::size_t n_items = 0;
@@ -159,7 +160,9 @@ void WindowSearch::begin(const Question& question, Frame& root) {
         held += words[w] != 0;
       }
       const bool one = several == 0 && held == 1;
-      root.constant += one ? least(item, words) : 0;
+      const std::int64_t smallest = least(item, words);
+      root.bound += smallest;
+      root.constant += one ? smallest : 0;
       root.items[n_items] = item;
       n_items += !one;
       kept += one ? 0 : tree.words;
@@ -498,6 +501,7 @@ Found WindowSearch::find(const Question& question, Effort& effort) {
   if (frames_.empty()) frames_.emplace_back();
   Frame& root = frames_[0];
   begin(question, root);
+  if (root.bound > question.target + question.slack) return Found::none;
   const bool startable = start_cell(root);
   if (startable && descend(root, first_steps, question, effort)) return Found::some;
   settle(root);

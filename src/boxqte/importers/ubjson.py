@@ -19,10 +19,14 @@ MAX_DEPTH = 64  # XGBoost nests about ten deep
 MAX_VALUES = 5_000_000  # outside typed arrays; a value costs about 60 bytes here and as little as one in the file
 
 # Numbers are big-endian.
-STRUCTS = {"i": ">b", "U": ">B", "I": ">h", "l": ">i", "L": ">q", "d": ">f", "D": ">d"}
-INTEGERS = "iUIlL"
+INTEGERS = {"i": 1, "U": 1, "I": 2, "l": 4, "L": 8}
+STRUCTS = {mark: struct.Struct(layout) for mark, layout in {
+    "i": ">b", "U": ">B", "I": ">h", "l": ">i", "L": ">q", "d": ">f", "D": ">d"
+}.items()}  # fmt: skip
 # XGBoost writes no float64 arrays; given one, its loader ends the process instead of reporting an error.
-ARRAYS = {"i": ">i1", "U": ">u1", "I": ">i2", "l": ">i4", "L": ">i8", "d": ">f4"}
+ARRAYS = {mark: np.dtype(layout) for mark, layout in {
+    "i": ">i1", "U": ">u1", "I": ">i2", "l": ">i4", "L": ">i8", "d": ">f4"
+}.items()}  # fmt: skip
 CONSTANTS: dict[str, Any] = {"Z": None, "T": True, "F": False}
 
 
@@ -40,45 +44,45 @@ class _Reader:
 
     def __init__(self, data: bytes) -> None:
         self.data = data
+        self.marks = data.decode("latin-1")  # a character a byte
         self.at = 0
         self.values_left = MAX_VALUES
 
     def take(self, count: int) -> bytes:
-        if count > len(self.data) - self.at:
-            raise ModelError(f"byte {self.at}: needs {count} bytes, the file has {len(self.data) - self.at} left")
-        self.at += count
-        return self.data[self.at - count : self.at]
+        begin = self.at
+        if count > len(self.data) - begin:
+            raise ModelError(f"byte {begin}: needs {count} bytes, the file has {len(self.data) - begin} left")
+        self.at = begin + count
+        return self.data[begin : self.at]
 
     def marker(self) -> str:
         """The next type marker; no-op markers mean nothing and are skipped."""
-        while (mark := self.take(1)) == b"N":
-            pass
-        return mark.decode("latin-1")
-
-    def number(self, mark: str) -> int | float:
-        layout = STRUCTS[mark]
-        number: int | float = struct.unpack(layout, self.take(struct.calcsize(layout)))[0]
-        return number
+        mark = "N"
+        while mark == "N":
+            mark = self.marks[self.at : self.at + 1]
+            self.at += 1
+        if not mark:
+            raise ModelError(f"byte {len(self.data)}: needs 1 bytes, the file has 0 left")
+        return mark
 
     def count(self, what: str) -> int:
         """A length or an element count: an integer that at least its own number of bytes must follow."""
         begin = self.at
-        count: int | float
-        if self.data[begin : begin + 1] == b"L" and begin + 9 <= len(self.data):  # what XGBoost writes
-            self.at += 9
-            count = int.from_bytes(self.data[begin + 1 : begin + 9], "big", signed=True)
-        else:
-            mark = self.marker()
-            if mark not in INTEGERS:
-                raise ModelError(f"byte {begin}: the {what} has type {mark!r}, expected an integer type")
-            count = self.number(mark)
+        mark = self.marker()
+        if mark not in INTEGERS:
+            raise ModelError(f"byte {begin}: the {what} has type {mark!r}, expected an integer type")
+        count = int.from_bytes(self.take(INTEGERS[mark]), "big", signed=mark != "U")
         if not 0 <= count <= len(self.data) - self.at:
             raise ModelError(f"byte {begin}: the {what} is {count}, the file has {len(self.data) - self.at} bytes left")
-        return int(count)
+        return count
 
     def text(self, what: str) -> str:
         begin = self.at
+        end = begin + 9 + int.from_bytes(self.data[begin + 1 : begin + 9], "big")
         try:
+            if end <= len(self.data) and self.marks[begin] == "L":  # what XGBoost writes
+                self.at = end
+                return self.data[begin + 9 : end].decode("utf-8")
             return self.take(self.count(what)).decode("utf-8")
         except UnicodeDecodeError:
             raise ModelError(f"byte {begin}: a text is not UTF-8") from None
@@ -90,16 +94,16 @@ class _Reader:
             raise ModelError(f"byte {begin}: more than {MAX_VALUES} values outside typed arrays")
         if depth > MAX_DEPTH:
             raise ModelError(f"byte {begin}: nested deeper than {MAX_DEPTH}")
-        if mark in STRUCTS:
-            return self.number(mark)
-        if mark in CONSTANTS:
-            return CONSTANTS[mark]
-        if mark == "S":
-            return self.text("length of a text")
         if mark == "[":
             return self.array(depth)
+        if mark == "S":
+            return self.text("length of a text")
         if mark == "{":
             return self.object(depth)
+        if mark in STRUCTS:
+            return STRUCTS[mark].unpack(self.take(STRUCTS[mark].size))[0]
+        if mark in CONSTANTS:
+            return CONSTANTS[mark]
         raise ModelError(f"byte {begin}: unknown type {mark!r}")
 
     def array(self, depth: int) -> list[Any] | npt.NDArray[Any]:
@@ -122,13 +126,13 @@ class _Reader:
             raise ModelError(
                 f"byte {begin}: an array of type {kind!r}, expected one of {', '.join(ARRAYS)} and a count"
             )
-        dtype = np.dtype(ARRAYS[kind])
+        dtype = ARRAYS[kind]
         count = self.count("number of elements")
         return np.frombuffer(self.take(count * dtype.itemsize), dtype).astype(dtype.newbyteorder("="))
 
     def object(self, depth: int) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        while self.data[self.at : self.at + 1] != b"}":
+        while self.marks[self.at : self.at + 1] != "}":
             begin = self.at
             key = self.text("length of a key")
             if key in values:
