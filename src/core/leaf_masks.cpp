@@ -77,7 +77,7 @@ void LeafMasks::build(const Forest& forest, const std::int32_t* low, const std::
     r.at.assign(size - r.upto.size(), ~Word{0});
   }
   value.assign(n_leaves() * forest.width, 0);
-  ranges.resize(n_leaves() * n_wide);
+  for (Rows& r : rows_) r.range.resize(r.ranged ? n_leaves() : 0);
   const MaskedTree* tree = trees.data();
   for (const Walked& w : walked_)
     if (w.leaves > 1) place_tree(forest, w, *tree++);
@@ -93,7 +93,7 @@ void LeafMasks::lay_out_axes(const Forest& forest, const std::int32_t* low, cons
   high_ = box_high_;
   rows_.resize(n);
   narrows_.assign(n, 0);
-  n_wide = 0;
+  n_ranged_ = 0;
   for (int a = 0; a < n; ++a) {
     const PointAxis& axis = forest.of(a);
     Rows& r = rows_[a];
@@ -101,7 +101,7 @@ void LeafMasks::lay_out_axes(const Forest& forest, const std::int32_t* low, cons
     r.n = low[a] < high[a] ? high[a] - low[a] + 1 : 0;
     r.ragged = forest.ragged[a] || r.n > 0xFFFF;
     r.ranged = r.n > 0 && !r.ragged && axis.wide();
-    r.wide = r.ranged ? n_wide++ : -1;
+    n_ranged_ += r.ranged;
     narrows_[a] = !forest.ragged[a] && (axis.ordered == axis.n_cells || high[a] < axis.ordered);
   }
 }
@@ -170,10 +170,12 @@ void LeafMasks::place_tree(const Forest& forest, const Walked& w, const MaskedTr
     const std::size_t id = static_cast<std::size_t>(tree.word) * word_bits + bit;
     for (int k = 0; k < forest.width; ++k)
       value[k * n_leaves() + id] = sorted ? value_of(order_[bit]) : forest.adds(w.tree, leaf_node_[leaf], k);
-    std::copy_n(leaf_ranges_.begin() + static_cast<std::ptrdiff_t>(leaf) * n_wide, n_wide, ranges.begin() + id * n_wide);
+    const CellRange* range = leaf_ranges_.data() + static_cast<std::ptrdiff_t>(leaf) * n_ranged_;
     for (int a = 0; a < static_cast<int>(rows_.size()); ++a) {
       Rows& r = rows_[a];
-      if (!r.ranged || ranges[id * n_wide + r.wide].low <= ranges[id * n_wide + r.wide].high) continue;
+      if (!r.ranged) continue;
+      r.range[id] = *range++;
+      if (r.range[id].low <= r.range[id].high) continue;
       // Only the missing value gets here. An empty range would seem to meet
       // windows around it; run_rows carries this down.
       const int last = std::min(r.first + r.n, forest.of(a).ordered) - 1 - r.first;

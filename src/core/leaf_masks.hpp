@@ -39,8 +39,8 @@ class LeafMasks {
     bool ragged = false;               ///< some leaf holds cells that are no range, or there
                                        ///< are too many to number them in 16 bits
     bool ranged = false;               ///< has rows upto and from
-    int wide = -1;                     ///< its place in a leaf's ranges
     std::vector<Word> upto, from, at;  ///< a row a cell
+    std::vector<CellRange> range;      ///< leaf -> its cells, if ranged
   };
 
   /// About how many bytes the masks of the whole forest take.
@@ -67,8 +67,6 @@ class LeafMasks {
   std::vector<std::int32_t> narrow;    ///< `value` in units of 2**narrow_shift, rounded: sums of a leaf
                                        ///< a tree fit in 31 bits
   int narrow_shift = 0;
-  std::vector<CellRange> ranges;  ///< leaf x wide axis: its cells
-  int n_wide = 0;
   int words_used = 0;
 
   std::size_t n_leaves() const { return static_cast<std::size_t>(words_used) * word_bits; }
@@ -107,7 +105,8 @@ class LeafMasks {
   std::vector<Walked> walked_;
   std::vector<Inner> inner_;
   std::vector<std::int32_t> leaf_node_;
-  std::vector<CellRange> leaf_ranges_;
+  std::vector<CellRange> leaf_ranges_;  ///< leaf as it was walked x axis that is ranged
+  int n_ranged_ = 0;
   std::vector<std::int32_t> bit_;  ///< leaf as it was walked -> its bit in its tree
   std::vector<std::int32_t> order_;
   std::vector<Word> keep_yes_, keep_no_;

@@ -46,11 +46,10 @@ void WindowSearch::add_corners(const Frame& frame, std::size_t leaf, std::size_t
   }
   std::uint32_t steps[32];
   int n_steps = 0;
-  const CellRange* ranges = &masks_->ranges[leaf * masks_->n_wide];
   for (; side < sides_.size(); ++side) {
     const Side& s = sides_[side];
     const LeafMasks::Rows& rows = masks_->rows(s.axis);
-    const CellRange range = ranges[rows.wide];
+    const CellRange range = rows.range[leaf];
     const int begin = std::max(range.low + rows.first - s.low, 0),
               end = std::min(range.high + rows.first - s.low + 1, s.length);
     place += static_cast<std::size_t>(begin) * s.stride;

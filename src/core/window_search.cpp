@@ -269,7 +269,7 @@ void WindowSearch::move_to_line(Frame& frame, const Item& item, const Word* word
   each_bit(words, item.words, [&](int bit) {
     const std::int64_t v = weight(item, first + bit);
     if (rows.ranged) {
-      const CellRange range = masks_->ranges[(first + bit) * masks_->n_wide + rows.wide];
+      const CellRange range = rows.range[first + bit];
       const int last = std::min(range.high + rows.first, frame.high[a]);
       for (int c = std::max(range.low + rows.first, frame.low[a]); c <= last; ++c) line[c] += v;
     } else {
@@ -401,7 +401,7 @@ inline void WindowSearch::add_to_line(const Frame& root, int axis, std::size_t l
   const int low = root.low[axis], n = root.high[axis] - low + 1;
   const LeafMasks::Rows& rows = masks_->rows(axis);
   if (rows.ranged) {
-    const CellRange range = masks_->ranges[leaf * masks_->n_wide + rows.wide];
+    const CellRange range = rows.range[leaf];
     line_[std::max(range.low + rows.first - low, 0)] += v;
     line_[std::min(range.high + rows.first - low + 1, n)] -= v;
     return;
