@@ -115,7 +115,7 @@ def here(folder: Path, show: Callable[[Line], None]) -> None:
     show(Line("python -c pass", median(["-c", "pass"])))
     show(Line("import boxqte", median(["-c", "import boxqte"]), 0.1))
     show(Line("boxqte --version", median([*module, "--version"]), 0.3))
-    show(Line("boxqte --help", median([*module, "--help"]), 0.3))
+    show(Line("boxqte --help", median([*module, "--help"]), 0.15))
     show(Line("boxqte audit --help", median([*module, "audit", "--help"]), 0.3))
     show(Line("boxqte quantify examples/model.json ...", median([*module, *QUESTION], 3), 1.0))
     show(Line("boxqte audit model.json ... (README)", median([*module, *AUDIT, report], 3, ROOT / "examples"), 5.0))

@@ -44,9 +44,9 @@ Points::Points(Forest forest, std::int64_t fuzz, int dense_limit, std::size_t ma
   if (LeafMasks::bytes_needed(forest_) > mask_bytes) return;
   std::vector<std::int32_t> low(forest_.n_axes(), 0), high;
   for (int a = 0; a < forest_.n_axes(); ++a) high.push_back(forest_.of(a).n_cells - 1);
-  whole_.emplace();
+  whole_ = std::make_unique<LeafMasks>();
   whole_->build(forest_, low.data(), high.data());
-  if (CombinationSums::fits(forest_)) sums_.emplace(forest_, *whole_);
+  if (CombinationSums::fits(forest_)) sums_ = std::make_unique<CombinationSums>(forest_, *whole_);
 }
 
 std::size_t Points::bytes() const {

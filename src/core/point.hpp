@@ -4,7 +4,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <vector>
 
 #include "combination_sums.hpp"
@@ -80,9 +79,9 @@ class Points {
   Forest forest_;
   std::int64_t fuzz_;
   int dense_limit_;
-  std::optional<LeafMasks> whole_;       ///< where they fit into memory; otherwise
-                                         ///< masks are made for each window
-  std::optional<CombinationSums> sums_;  ///< where x' differs in sensitive cells only
+  std::unique_ptr<LeafMasks> whole_;       ///< where they fit into memory; otherwise
+                                           ///< masks are made for each window
+  std::unique_ptr<CombinationSums> sums_;  ///< where x' differs in sensitive cells only
   std::mutex mutex_;
   std::vector<std::unique_ptr<Desk>> desks_;
 };

@@ -37,6 +37,7 @@ inline void in_threads(int workers, std::size_t n_chunks, std::atomic<bool>& hal
   };
   std::vector<std::thread> threads;
   const std::size_t n = running;
+  threads.reserve(n);
   for (std::size_t i = 0; i < n; ++i) threads.emplace_back(serve);
   std::exception_ptr stopped;
   {

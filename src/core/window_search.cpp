@@ -19,29 +19,32 @@ std::int64_t gain(std::int64_t bound, std::int64_t before, std::int64_t enough) 
 
 void WindowSearch::use(const LeafMasks& masks) { masks_ = &masks; }
 
-/// The rows whose AND has the leaves that some cell low..high of the axis
-/// reaches.
-WindowSearch::Pair WindowSearch::reaching(int axis, int low, int high, std::vector<Word>& room) const {
+/// The rows whose AND has the leaves that some cell low..high of the axis reaches, or that `every` one does.
+WindowSearch::Pair WindowSearch::reaching(int axis, int low, int high, std::vector<Word>& room, bool every) const {
   if (low == high) return {masks_->at(axis, low), masks_->at(axis, low)};
-  if (masks_->rows(axis).ranged) return {masks_->upto(axis, high), masks_->from(axis, low)};
+  if (masks_->rows(axis).ranged)
+    return {masks_->upto(axis, every ? low : high), masks_->from(axis, every ? high : low)};
   room.assign(masks_->at(axis, low), masks_->at(axis, low) + masks_->stride());
   for (int cell = low + 1; cell <= high; ++cell) {
     const Word* row = masks_->at(axis, cell);
-    for (std::size_t w = 0; w < room.size(); ++w) room[w] |= row[w];
+    for (std::size_t w = 0; w < room.size(); ++w) room[w] = every ? room[w] & row[w] : room[w] | row[w];
   }
   return {room.data(), room.data()};
 }
 
-/// The rows whose AND has the leaves that every cell low..high of the axis
-/// reaches.
-WindowSearch::Pair WindowSearch::spanning(int axis, int low, int high, std::vector<Word>& room) const {
-  if (masks_->rows(axis).ranged) return {masks_->upto(axis, low), masks_->from(axis, high)};
-  room.assign(masks_->at(axis, low), masks_->at(axis, low) + masks_->stride());
-  for (int cell = low + 1; cell <= high; ++cell) {
-    const Word* row = masks_->at(axis, cell);
-    for (std::size_t w = 0; w < room.size(); ++w) room[w] &= row[w];
+/// Calls run(first, last) for every run of cells among low..high that the leaf holds.
+template <typename Run>
+inline void WindowSearch::each_run(int axis, std::size_t leaf, int low, int high, const Run& run) const {
+  const LeafMasks::Rows& rows = masks_->rows(axis);
+  if (rows.ranged) {
+    const CellRange range = rows.range[leaf];
+    run(std::max(range.low + rows.first, low), std::min(range.high + rows.first, high));
+    return;
   }
-  return {room.data(), room.data()};
+  for (int c = low, first = low; c <= high; first = ++c) {
+    while (c <= high && has_bit(masks_->at(axis, c), static_cast<int>(leaf))) ++c;
+    if (first < c) run(first, c - 1);
+  }
 }
 
 void WindowSearch::enter(const Window& window) {
@@ -204,7 +207,7 @@ void WindowSearch::settle(Frame& frame) {
   spans_.resize(n_wide);
   span_rooms_.resize(std::max<std::size_t>(span_rooms_.size(), n_wide));
   for (int j = 0; j < n_wide; ++j)
-    spans_[j] = spanning(wide_[j], frame.low[wide_[j]], frame.high[wide_[j]], span_rooms_[j]);
+    spans_[j] = reaching(wide_[j], frame.low[wide_[j]], frame.high[wide_[j]], span_rooms_[j], true);
   frame.bound = 0;
   active_ = 0;
   settled_.resize(frame.items.size());
@@ -215,7 +218,8 @@ void WindowSearch::settle(Frame& frame) {
   for (std::size_t i = 0; i < frame.items.size(); ++i) {  // without a branch
     Item item = frame.items[i];
     item.scope = scope_of(item, words);
-    const bool done = (item.scope & (item.scope - 1)) == 0 && !(n_wide > 64 && item.scope == axis_bit(n_wide));
+    const bool shared = n_wide > 64 && item.scope == axis_bit(n_wide);  // a bit of several axes
+    const bool done = (item.scope & (item.scope - 1)) == 0 && !shared;
     const std::int64_t smallest = least(item, words);
     frame.constant += item.scope == 0 ? smallest : 0;
     frame.bound += done ? 0 : smallest;
@@ -265,17 +269,11 @@ void WindowSearch::move_to_line(Frame& frame, const Item& item, const Word* word
   const std::size_t first = static_cast<std::size_t>(item.word) * word_bits;
   const int j = std::countr_zero(item.scope), a = wide_[j];
   std::int64_t* line = frame.lines.data() + line_start_[j] - window_->low[a];
-  const LeafMasks::Rows& rows = masks_->rows(a);
   each_bit(words, item.words, [&](int bit) {
     const std::int64_t v = weight(item, first + bit);
-    if (rows.ranged) {
-      const CellRange range = rows.range[first + bit];
-      const int last = std::min(range.high + rows.first, frame.high[a]);
-      for (int c = std::max(range.low + rows.first, frame.low[a]); c <= last; ++c) line[c] += v;
-    } else {
-      for (int c = frame.low[a]; c <= frame.high[a]; ++c)
-        if (has_bit(masks_->at(a, c), static_cast<int>(first) + bit)) line[c] += v;
-    }
+    each_run(a, first + bit, frame.low[a], frame.high[a], [&](int from, int to) {
+      for (int c = from; c <= to; ++c) line[c] += v;
+    });
   });
 }
 
@@ -382,36 +380,16 @@ void WindowSearch::fill_line(const Frame& root, int axis, const std::vector<std:
   for (std::size_t k = 0; k < n_several; ++k) {
     const Item& item = root.items[several_[k]];
     const std::size_t first = static_cast<std::size_t>(item.word) * word_bits;
-    const auto add = [&](int bit) { add_to_line(root, axis, first + bit, weight(item, first + bit)); };
-    if (item.words == 1) {  // two leaves or more, mostly two
-      Word word = words_[item.word];
-      const int lowest = first_bit(word), highest = last_bit(word);
-      add(lowest);
-      add(highest);
-      for (word ^= (Word{1} << lowest) | (Word{1} << highest); word != 0; word &= word - 1) add(first_bit(word));
-    } else {
-      each_bit(&words_[item.word], item.words, add);
-    }
+    each_bit(&words_[item.word], item.words, [&](int bit) {
+      const std::int64_t v = weight(item, first + bit);
+      each_run(axis, first + bit, root.low[axis], root.high[axis], [&](int from, int to) {
+        line_[from - root.low[axis]] += v;
+        line_[to + 1 - root.low[axis]] -= v;
+      });
+    });
   }
   line_[0] += sum;
   for (int c = 1; c < n; ++c) line_[c] += line_[c - 1];
-}
-
-inline void WindowSearch::add_to_line(const Frame& root, int axis, std::size_t leaf, std::int64_t v) {
-  const int low = root.low[axis], n = root.high[axis] - low + 1;
-  const LeafMasks::Rows& rows = masks_->rows(axis);
-  if (rows.ranged) {
-    const CellRange range = rows.range[leaf];
-    line_[std::max(range.low + rows.first - low, 0)] += v;
-    line_[std::min(range.high + rows.first - low + 1, n)] -= v;
-    return;
-  }
-  bool before = false;
-  for (int c = 0; c < n; ++c) {
-    const bool here = has_bit(masks_->at(axis, low + c), static_cast<int>(leaf));
-    if (here != before) line_[c] += here ? v : -v;
-    before = here;
-  }
 }
 
 /// x itself, but with other sensitive cells if x' must differ; false if there

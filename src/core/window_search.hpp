@@ -91,10 +91,11 @@ class WindowSearch {
   /// The bit of a wide axis in a scope; those beyond the 63rd share one.
   static std::uint64_t axis_bit(int wide) { return std::uint64_t{1} << (wide < 63 ? wide : 63); }
   bool is_active(int wide) const { return (active_ & axis_bit(wide)) != 0; }
-  Pair reaching(int axis, int low, int high, std::vector<Word>& room) const;
+  Pair reaching(int axis, int low, int high, std::vector<Word>& room, bool every = false) const;
+  template <typename Run>
+  void each_run(int axis, std::size_t leaf, int low, int high, const Run& run) const;
   void list_rows(const Pair& pair);
   void meet_cells(const std::vector<Word>& within, const std::vector<std::int32_t>& cell, int but);
-  Pair spanning(int axis, int low, int high, std::vector<Word>& room) const;
   std::int64_t weight(const Item& item, std::size_t leaf) const {
     return up_ ? up_[leaf] - down_[leaf] : item.sign > 0 ? value_[leaf] : -value_[leaf];
   }
@@ -121,7 +122,6 @@ class WindowSearch {
   bool start_cell(const Frame& root);
   bool descend(const Frame& root, int steps, const Question& question, Effort& effort);
   void fill_line(const Frame& root, int axis, const std::vector<std::int32_t>& cell);
-  void add_to_line(const Frame& root, int axis, std::size_t leaf, std::int64_t value);
   Found search(std::size_t depth, const Question& question, Effort& effort);
   Found try_dense(const Frame& frame, const Question& question, Effort& effort);
   void fill_dense(const Frame& frame);
