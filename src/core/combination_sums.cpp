@@ -126,8 +126,7 @@ void CombinationSums::add_tile(const Tile& tile, const std::int32_t* cells, int 
         add_leaves(masks_.trees[t], words.data() - tile.word, total);
       continue;
     }
-    // Most trees have one leaf left, which all combinations share: count the
-    // first leaf, and look at the others again.
+    // Most trees have one leaf left, which all combinations share: count the first leaf, and look at the others again.
     std::int64_t sum = 0;
     int n_several = 0;
     for (int w = 0; w < tile.words; ++w) {

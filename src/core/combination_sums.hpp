@@ -1,10 +1,9 @@
 // Epsilon = 0: the margins of a point for all sensitive combinations at once.
 //
-// x' shares all other cells with x, so these leave of each tree that does not
-// test a sensitive axis one leaf, and of the others the few leaves that some
-// combination reaches. The set of combinations of a leaf is a product of sets
-// of cells; its value is added where the set's difference along every sensitive
-// axis is not 0, and running sums along these axes give all margins.
+// x' shares all other cells with x, so these leave of each tree that does not test a sensitive axis one leaf, and of
+// the others the few leaves that some combination reaches. The set of combinations of a leaf is a product of sets of
+// cells; its value is added where the set's difference along every sensitive axis is not 0, and running sums along
+// these axes give all margins.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +15,7 @@ namespace boxqte {
 
 class CombinationSums {
  public:
-  /// Whether the forest has few enough combinations, and no other axis on which
-  /// x' may leave x's cell.
+  /// Whether the forest has few enough combinations, and no other axis on which x' may leave x's cell.
   static bool fits(const Forest& forest);
 
   /// The masks must be those of the whole forest.
@@ -28,22 +26,19 @@ class CombinationSums {
   /// Put the sensitive cells of a combination into `cells`.
   void take_cells(int combination, std::int32_t* cells) const;
 
-  /// For points given by their base cells (point x axis): their margins, point
-  /// x output x combination.
+  /// For points given by their base cells (point x axis): their margins, point x output x combination.
   void sum(const std::int32_t* cells, int n_points, std::int64_t* totals) const;
 
  private:
-  /// Where a leaf's value is added or taken away: the combination and how, see
-  /// `counted`. Two are all that most leaves need, and a loop over one or two
-  /// costs more than the second.
+  /// Where a leaf's value is added or taken away: the combination and how, see `counted`. Two are all that most leaves
+  /// need, and a loop over one or two costs more than the second.
   struct Corners {
     std::uint16_t one, two;
   };
   enum How : unsigned { plus = 0, minus = 1, nothing = 2, and_more = 4 };
   static constexpr int how_bits = 3;
 
-  /// Trees whose words lie side by side, few enough for a cache to keep their
-  /// rows.
+  /// Trees whose words lie side by side, few enough for a cache to keep their rows.
   struct Tile {
     int first_tree, last_tree, word, words;
     int output;

@@ -1,8 +1,7 @@
-// Points drawn from boxes in proportion to mass: the refined cell of every
-// attribute.
+// Points drawn from boxes in proportion to mass: the refined cell of every attribute.
 //
-// The random numbers are SplitMix64's, whose n-th one is a function of the seed
-// and n: a round is the same on any number of threads.
+// The random numbers are SplitMix64's, whose n-th one is a function of the seed and n: a round is the same on any
+// number of threads.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +17,7 @@ struct DrawAxis {
   std::vector<double> mass;               ///< refined cell -> its mass
   std::vector<std::int32_t> place;        ///< refined cell -> its bit in a box; never falls
   int box_axis = -1;                      ///< its axis in the boxes; -1: all cells
-  std::vector<double> below;              ///< refined cell -> the mass of the cells before
-                                          ///< it; one more at the end
+  std::vector<double> below;              ///< refined cell -> the mass of the cells before it; one more at the end
   std::vector<std::int32_t> guide;        ///< equal parts of the mass -> the cell in which each begins
   std::vector<std::int32_t> first, last;  ///< bit -> its refined cells
 
@@ -34,18 +32,16 @@ class Draws {
 
   std::size_t n_axes() const { return axes_.size(); }
 
-  /// For n parts of equal mass, in order, a number inside each: from 0 to
-  /// `mass`.
+  /// For n parts of equal mass, in order, a number inside each: from 0 to `mass`.
   void places(std::size_t n, double mass, double* out);
 
-  /// For every point the cells inside its box (index into boxes: box x axis x
-  /// word); ends the round that `places` began.
+  /// For every point the cells inside its box (index into boxes: box x axis x word); ends the round that `places`
+  /// began.
   void cells(const std::int64_t* index, std::size_t n, const Word* boxes, std::size_t n_boxes, int box_axes, int words,
              std::int64_t* out, int workers, const std::function<void()>& poll);
 
  private:
-  /// What a box leaves of an attribute: a range of refined cells, or `first` =
-  /// -1: look at its bits.
+  /// What a box leaves of an attribute: a range of refined cells, or `first` = -1: look at its bits.
   struct Held {
     std::int32_t first, last;
   };

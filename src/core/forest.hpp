@@ -1,5 +1,4 @@
-// The trees behind single points: nodes in preorder, tests on base cells, leaf
-// values in 64 bits.
+// The trees behind single points: nodes in preorder, tests on base cells, leaf values in 64 bits.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +11,7 @@ namespace boxqte {
 /// An attribute of the space as the points' axes know it.
 struct PointAxis {
   int n_cells = 1;
-  int ordered = 1;  ///< cells that a window may span; behind them lies the
-                    ///< missing value, which only reaches itself
+  int ordered = 1;  ///< cells that a window may span; behind them lies the missing value, which only reaches itself
   bool sensitive = false;
   int number = -1;  ///< among the axes that some tree tests; -1 if none does
   std::vector<std::int32_t> base, low,
@@ -23,18 +21,15 @@ struct PointAxis {
   bool wide() const;  ///< whether some x' may lie in another cell
 };
 
-/// The yes side of node n is n + 1, its no side `no[n]`; axes are those that
-/// some tree tests.
+/// The yes side of node n is n + 1, its no side `no[n]`; axes are those that some tree tests.
 struct Forest {
   std::vector<std::int32_t> axis;  ///< -1 at a leaf
-  std::vector<std::int32_t> cut;   ///< the cells below it go to yes; if negative,
-                                   ///< row -1 - cut of `odd` says which
+  std::vector<std::int32_t> cut;   ///< the cells below it go to yes; if negative, row -1 - cut of `odd` says which
   std::vector<std::int32_t> no;
   std::vector<std::int64_t> value;  ///< node x width
   int width = 1;                    ///< 1, or one value an output
   std::vector<std::int32_t> root;
-  std::vector<std::int32_t> output;  ///< tree -> the output that it feeds; -1:
-                                     ///< each, with a value of its own
+  std::vector<std::int32_t> output;  ///< tree -> the output that it feeds; -1: each, with a value of its own
   std::vector<std::int64_t> base;    ///< output -> its constant part
   std::vector<std::int32_t> odd;     ///< row x cell: how many of the cells before this one go to yes
   int odd_width = 1;
@@ -42,11 +37,9 @@ struct Forest {
   std::vector<std::int32_t> tested;  ///< axis -> attribute
 
   // Made by `prepare`.
-  std::vector<std::int32_t> limit;   ///< node -> how many of the ordered cells go
-                                     ///< to yes, if these come first; else -1
+  std::vector<std::int32_t> limit;   ///< node -> how many of the ordered cells go to yes, if these come first; else -1
   std::vector<std::uint8_t> ragged;  ///< axis -> whether some node's limit is -1
-  bool free_partner = false;         ///< an attribute that no tree tests lets x' differ
-                                     ///< at no cost, or none is sensitive
+  bool free_partner = false;  ///< an attribute that no tree tests lets x' differ at no cost, or none is sensitive
 
   int n_axes() const { return static_cast<int>(tested.size()); }
   int n_outputs() const { return static_cast<int>(base.size()); }
@@ -70,8 +63,7 @@ struct Forest {
     return inside == 0 ? 0 : inside == high - low + 1 ? 1 : -1;
   }
 
-  /// Throws std::invalid_argument unless all indices fit; fills in what is
-  /// derived.
+  /// Throws std::invalid_argument unless all indices fit; fills in what is derived.
   void prepare();
 };
 

@@ -176,8 +176,8 @@ void LeafMasks::place_tree(const Forest& forest, const Walked& w, const MaskedTr
       if (!r.ranged) continue;
       r.range[id] = *range++;
       if (r.range[id].low <= r.range[id].high) continue;
-      // Only the missing value gets here. An empty range would seem to meet
-      // windows around it; run_rows carries this down.
+      // Only the missing value gets here. An empty range would seem to meet windows around it; run_rows carries this
+      // down.
       const int last = std::min(r.first + r.n, forest.of(a).ordered) - 1 - r.first;
       r.upto[static_cast<std::size_t>(last) * stride_ + id / word_bits] &= ~(Word{1} << (id % word_bits));
     }
@@ -196,8 +196,7 @@ void LeafMasks::place_tree(const Forest& forest, const Walked& w, const MaskedTr
   }
 }
 
-/// Cells that a test sends to yes do not reach the leaves on its no side, and
-/// the other way round.
+/// Cells that a test sends to yes do not reach the leaves on its no side, and the other way round.
 void LeafMasks::cross_out(const Forest& forest, const Inner& inner, const MaskedTree& tree) {
   const int a = forest.axis[inner.node], limit = forest.limit[inner.node];
   Rows& r = rows_[a];
@@ -255,8 +254,7 @@ void LeafMasks::make_narrow() {
     largest += most + 1;
   }
   narrow_shift = 0;
-  // A difference of two outputs is at most twice as large, and each value is
-  // rounded by at most one unit.
+  // A difference of two outputs is at most twice as large, and each value is rounded by at most one unit.
   while ((largest >> narrow_shift) + static_cast<std::int64_t>(trees.size()) + 1 >= std::int64_t{1} << 29)
     ++narrow_shift;
   const std::int64_t half = (std::int64_t{1} << narrow_shift) >> 1;

@@ -1,12 +1,10 @@
 // One bit a leaf: which leaves of every tree do the cells of a box reach?
 //
-// A leaf is a product of cell sets, one an axis, so a box reaches it iff it
-// does on every axis: the answer for all trees is the AND of a few rows of
-// words. On an axis whose cuts are thresholds a leaf holds a range of cells; a
-// range meets low..high iff it begins at or before `high` (row upto[high]) and
-// ends at or after `low` (row from[low]). With one value a leaf, the bits of a
-// tree are sorted by value: its smallest value on the box is that of the first
-// bit, its largest that of the last.
+// A leaf is a product of cell sets, one an axis, so a box reaches it iff it does on every axis: the answer for all
+// trees is the AND of a few rows of words. On an axis whose cuts are thresholds a leaf holds a range of cells; a range
+// meets low..high iff it begins at or before `high` (row upto[high]) and ends at or after `low` (row from[low]). With
+// one value a leaf, the bits of a tree are sorted by value: its smallest value on the box is that of the first bit,
+// its largest that of the last.
 #pragma once
 
 #include <cstdint>
@@ -36,9 +34,8 @@ class LeafMasks {
   /// Rows of one axis, for the cells from `first` on.
   struct Rows {
     int first = 0, n = 0;
-    bool ragged = false;               ///< some leaf holds cells that are no range, or there
-                                       ///< are too many to number them in 16 bits
-    bool ranged = false;               ///< has rows upto and from
+    bool ragged = false;  ///< some leaf holds cells that are no range, or there are too many to number them in 16 bits
+    bool ranged = false;  ///< has rows upto and from
     std::vector<Word> upto, from, at;  ///< a row a cell
     std::vector<CellRange> range;      ///< leaf -> its cells, if ranged
   };
@@ -55,17 +52,13 @@ class LeafMasks {
   const Word* from(int axis, int cell) const { return row(rows_[axis].from, axis, cell); }
   const Word* at(int axis, int cell) const { return row(rows_[axis].at, axis, cell); }
 
-  std::vector<MaskedTree> trees;       ///< by output, sensitive-dependent ones last;
-                                       ///< trees of one leaf are in `constant`
-  std::vector<int> output_start;       ///< output -> its first tree; one more at the end; those
-                                       ///< that feed all outputs come before
+  std::vector<MaskedTree> trees;  ///< by output, sensitive-dependent ones last; trees of one leaf are in `constant`
+  std::vector<int> output_start;  ///< output -> its first tree, one more at the end; trees of all outputs come before
   std::vector<std::int64_t> constant;  ///< output -> its base and the trees of one leaf
   std::vector<Word> all;               ///< word -> the bits in use
   bool sorted = true;                  ///< by value
-  std::vector<std::int64_t> value;     ///< output x leaf (one row if every tree feeds one output); a leaf
-                                       ///< is 64 * word + bit
-  std::vector<std::int32_t> narrow;    ///< `value` in units of 2**narrow_shift, rounded: sums of a leaf
-                                       ///< a tree fit in 31 bits
+  std::vector<std::int64_t> value;     ///< output x leaf, one row if every tree feeds one; leaf = 64 * word + bit
+  std::vector<std::int32_t> narrow;    ///< in units of 2**narrow_shift, rounded: sums of a leaf a tree fit in 31 bits
   int narrow_shift = 0;
   int words_used = 0;
 
@@ -76,8 +69,7 @@ class LeafMasks {
  private:
   struct Inner {
     std::int32_t node, begin, middle,
-        end;  ///< leaves begin..middle lie on its yes side, middle..end on its
-              ///< no side
+        end;  ///< leaves begin..middle lie on its yes side, middle..end on its no side
   };
   /// A tree as it was walked: its leaves and its open tests.
   struct Walked {
@@ -100,8 +92,7 @@ class LeafMasks {
   std::vector<Rows> rows_;
   // While building.
   std::vector<std::int32_t> box_low_, box_high_, low_, high_;
-  std::vector<std::uint8_t> narrows_;  ///< axis -> whether tests on the way
-                                       ///< narrow what later tests see
+  std::vector<std::uint8_t> narrows_;  ///< axis -> whether tests on the way narrow what later tests see
   std::vector<Walked> walked_;
   std::vector<Inner> inner_;
   std::vector<std::int32_t> leaf_node_;

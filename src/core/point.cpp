@@ -99,8 +99,7 @@ bool Points::place(const PointBatch& batch, std::size_t i, Window& window) const
       any &= window.low[a] <= window.high[a];
     }
   }
-  // semantics.md: if all sensitive cells of x are single points, x' lies in
-  // another combination of cells.
+  // semantics.md: if all sensitive cells of x are single points, x' lies in another combination of cells.
   window.must_differ = !forest_.free_partner;
   if (!forest_.free_partner)
     for (std::size_t g = 0; g < n_grid; ++g) {
@@ -112,8 +111,7 @@ bool Points::place(const PointBatch& batch, std::size_t i, Window& window) const
 
 void Points::enter(Desk& desk) const {
   if (!whole_) {
-    // The masks hold x's own cell too: a window that was cut down may leave it
-    // out.
+    // The masks hold x's own cell too: a window that was cut down may leave it out.
     std::vector<std::int32_t>& low = desk.cells;
     low.resize(2 * desk.window.low.size());
     std::int32_t* high = low.data() + desk.window.low.size();
@@ -137,8 +135,8 @@ void Points::sum_up(const PointBatch& batch, std::size_t first, std::size_t last
   sums_->sum(desk.cells.data(), static_cast<int>(last - first), desk.totals.data());
 }
 
-/// What decides a binary point with this margin: an x' with F <= neg, or with
-/// -F <= -pos. False if nothing is to be asked.
+/// What decides a binary point with this margin: an x' with F <= neg, or with -F <= -pos. False if nothing is to be
+/// asked.
 bool Points::ask(const PointThresholds& t, std::int64_t F, std::int8_t& verdict,
                  std::vector<Question>& questions) const {
   const bool positive = F >= t.conf_pos + fuzz_ && F >= t.pos + fuzz_;
@@ -152,8 +150,7 @@ bool Points::ask(const PointThresholds& t, std::int64_t F, std::int8_t& verdict,
   return true;
 }
 
-/// x' has another class than c iff some rival is ahead of c there, or level
-/// with it and before it.
+/// x' has another class than c iff some rival is ahead of c there, or level with it and before it.
 void Points::ask_rivals(int c, std::vector<Question>& questions) const {
   questions.clear();
   for (int rival = 0; rival < forest_.n_outputs(); ++rival)

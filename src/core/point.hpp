@@ -25,8 +25,8 @@ struct PointThresholds {
 struct PointBatch {
   const std::int64_t* cells;
   std::size_t n;
-  const std::int32_t* low = nullptr;   ///< if given: the first and last base cells that x' may take
-                                       ///< (point x attribute), within
+  const std::int32_t* low =
+      nullptr;  ///< if given: the first and last base cells that x' may take (point x attribute), within
   const std::int32_t* high = nullptr;  ///< those that the property allows
   std::int8_t* verdict;                ///< a Kind, kind_close or kind_open
   std::int32_t* witness;               ///< point x attribute: base cells of x', -1 if there is none
@@ -79,8 +79,7 @@ class Points {
   Forest forest_;
   std::int64_t fuzz_;
   int dense_limit_;
-  std::unique_ptr<LeafMasks> whole_;       ///< where they fit into memory; otherwise
-                                           ///< masks are made for each window
+  std::unique_ptr<LeafMasks> whole_;       ///< where they fit into memory; otherwise masks are made for each window
   std::unique_ptr<CombinationSums> sums_;  ///< where x' differs in sensitive cells only
   std::mutex mutex_;
   std::vector<std::unique_ptr<Desk>> desks_;

@@ -1,5 +1,4 @@
-// Chunks of work on several threads. The caller waits, and looks up now and
-// then whether it should stop.
+// Chunks of work on several threads. The caller waits, and looks up now and then whether it should stop.
 #pragma once
 
 #include <atomic>
@@ -14,8 +13,8 @@
 
 namespace boxqte {
 
-/// Call work(chunk) for all chunks. `poll` is called every 50 ms and may throw:
-/// then `halt` is set, and the work should end soon.
+/// Call work(chunk) for all chunks. `poll` is called every 50 ms and may throw: then `halt` is set, and the work
+/// should end soon.
 inline void in_threads(int workers, std::size_t n_chunks, std::atomic<bool>& halt, const std::function<void()>& poll,
                        const std::function<void(std::size_t)>& work) {
   std::atomic<std::size_t> next{0};

@@ -29,8 +29,7 @@ bool WindowSearch::lay_out(const Frame& frame) {
   return true;
 }
 
-/// A leaf's value at the corners of its cells: running sums along all sides
-/// spread it over them.
+/// A leaf's value at the corners of its cells: running sums along all sides spread it over them.
 void WindowSearch::add_corners(const Frame& frame, std::size_t leaf, std::size_t side, std::size_t place,
                                std::uint32_t value) {
   if (side < sides_.size() && !masks_->rows(sides_[side].axis).ranged) {
@@ -96,9 +95,8 @@ void WindowSearch::fill_dense(const Frame& frame) {
   }
 }
 
-/// Narrow sums (docs/engine.md, guard band): each tree's value is within one
-/// unit, so a cell with G <= limit has a narrow sum of at most limit / unit +
-/// trees + 1. The few such cells are evaluated exactly.
+/// Narrow sums (docs/engine.md, guard band): each tree's value is within one unit, so a cell with G <= limit has a
+/// narrow sum of at most limit / unit + trees + 1. The few such cells are evaluated exactly.
 Found WindowSearch::try_dense(const Frame& frame, const Question& question, Effort& effort) {
   fill_dense(frame);
   effort.work += static_cast<std::int64_t>(dense_.size()) * static_cast<std::int64_t>(sides_.size() + 1) / 4 +

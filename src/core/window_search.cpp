@@ -85,8 +85,7 @@ void WindowSearch::list_rows(const Pair& pair) {
   if (pair.two != pair.one) row_list_.push_back(pair.two);
 }
 
-/// words_ = the leaves that are reached when the wide axes, but for one, have
-/// these cells.
+/// words_ = the leaves that are reached when the wide axes, but for one, have these cells.
 void WindowSearch::meet_cells(const std::vector<Word>& within, const std::vector<std::int32_t>& cell, int but) {
   row_list_.assign(1, within.data());
   for (const int a : wide_)
@@ -111,7 +110,6 @@ void WindowSearch::margins(std::int64_t* outputs) {
 }
 
 // --- bounds
-// -----------------------------------------------------------------------------------------------------------
 
 std::int64_t WindowSearch::least_of_several(const Item& item, const Word* words) const {
   const std::size_t first = static_cast<std::size_t>(item.word) * word_bits;
@@ -200,8 +198,7 @@ void WindowSearch::narrow(const Frame& from, int axis, int low, int high, Frame&
   settle(to);
 }
 
-/// Take out the trees that are a constant or a line by now; the bound, and the
-/// axes that G depends on.
+/// Take out the trees that are a constant or a line by now; the bound, and the axes that G depends on.
 void WindowSearch::settle(Frame& frame) {
   const auto n_wide = static_cast<int>(wide_.size());
   spans_.resize(n_wide);
@@ -251,8 +248,7 @@ void WindowSearch::settle(Frame& frame) {
   frame.bound += frame.constant;
 }
 
-/// The axes that a tree depends on: some leaf holds a part of the box's cells
-/// only.
+/// The axes that a tree depends on: some leaf holds a part of the box's cells only.
 inline std::uint64_t WindowSearch::scope_of(const Item& item, const Word* words) const {
   std::uint64_t scope = 0;
   for (int j = 0; j < static_cast<int>(wide_.size()); ++j) {
@@ -333,8 +329,7 @@ bool WindowSearch::is_own(const std::vector<std::int32_t>& cell) const {
 
 bool WindowSearch::only_own(const Frame& frame) const { return is_own(frame.low) && is_own(frame.high); }
 
-/// One cell is enough of an axis that G does not depend on; a sensitive one
-/// that x does not have, if it must differ.
+/// One cell is enough of an axis that G does not depend on; a sensitive one that x does not have, if it must differ.
 void WindowSearch::pin_idle(Frame& frame) {
   for (int j = 0; j < static_cast<int>(wide_.size()); ++j) {
     if (is_active(j)) continue;
@@ -346,7 +341,6 @@ void WindowSearch::pin_idle(Frame& frame) {
 }
 
 // --- trying cells
-// -----------------------------------------------------------------------------------------------------
 
 /// G on all cells of an axis of the window, the other cells as given.
 void WindowSearch::fill_line(const Frame& root, int axis, const std::vector<std::int32_t>& cell) {
@@ -392,8 +386,7 @@ void WindowSearch::fill_line(const Frame& root, int axis, const std::vector<std:
   for (int c = 1; c < n; ++c) line_[c] += line_[c - 1];
 }
 
-/// x itself, but with other sensitive cells if x' must differ; false if there
-/// are none.
+/// x itself, but with other sensitive cells if x' must differ; false if there are none.
 bool WindowSearch::start_cell(const Frame& root) {
   cell_ = window_->own;
   lowest_ = std::numeric_limits<std::int64_t>::max();
@@ -403,8 +396,8 @@ bool WindowSearch::start_cell(const Frame& root) {
   return !window_->must_differ || !is_own(cell_);
 }
 
-/// One axis after the other to its best cell, so many times: most
-/// counterexamples are found here. True if one is, in `best`.
+/// One axis after the other to its best cell, so many times: most counterexamples are found here. True if one is, in
+/// `best`.
 bool WindowSearch::descend(const Frame& root, int steps, const Question& question, Effort& effort) {
   const auto n_wide = static_cast<int>(wide_.size());
   for (int step = 0, since = 0; step < steps && since < n_wide; ++step, ++since) {  // since the last move
@@ -431,7 +424,6 @@ bool WindowSearch::descend(const Frame& root, int steps, const Question& questio
 }
 
 // --- the search
-// -------------------------------------------------------------------------------------------------------
 
 Found WindowSearch::search(std::size_t depth, const Question& question, Effort& effort) {
   Frame& frame = frames_[depth];

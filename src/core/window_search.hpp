@@ -1,14 +1,10 @@
-// Does the window of x hold a cell of another class? The search behind a point,
-// for any epsilon.
+// Does the window of x hold a cell of another class? The search behind a point, for any epsilon.
 //
-// The question is always: is there a cell with G <= target, where G is one
-// output less another (or 0)? For a binary model G is F or -F; for many classes
-// it is the margin of x's class less that of a rival. A box is a range of cells
-// on every axis; what it leaves of the trees are words of leaves
-// (leaf_masks.hpp). A tree of which one leaf is left is a constant; one that
-// depends on a single axis is added to that axis's line, a table over its
-// cells. G is at least the constant + the smallest entry of every line + the
-// smallest leaf of every tree left.
+// The question is always: is there a cell with G <= target, where G is one output less another (or 0)? For a binary
+// model G is F or -F; for many classes it is the margin of x's class less that of a rival. A box is a range of cells
+// on every axis; what it leaves of the trees are words of leaves (leaf_masks.hpp). A tree of which one leaf is left is
+// a constant; one that depends on a single axis is added to that axis's line, a table over its cells. G is at least
+// the constant + the smallest entry of every line + the smallest leaf of every tree left.
 #pragma once
 
 #include <atomic>
@@ -20,8 +16,7 @@
 
 namespace boxqte {
 
-/// G = constant + the trees of output `plus` - the trees of output `minus`; -1
-/// is none.
+/// G = constant + the trees of output `plus` - the trees of output `minus`; -1 is none.
 struct Question {
   int plus, minus;
   std::int64_t target;
@@ -51,8 +46,7 @@ class WindowSearch {
   /// The masks to use: of the whole forest, or of a box that holds the window.
   void use(const LeafMasks& masks);
 
-  /// Prepare for the questions about one x: the leaves that its fixed cells
-  /// reach, and then its window.
+  /// Prepare for the questions about one x: the leaves that its fixed cells reach, and then its window.
   void enter(const Window& window);
 
   /// The outputs at x's own cell.
@@ -81,8 +75,7 @@ class WindowSearch {
   struct Side {
     int axis, wide, low, length, stride;
   };
-  /// One or two rows whose AND says which leaves a range of cells of an axis
-  /// meets.
+  /// One or two rows whose AND says which leaves a range of cells of an axis meets.
   struct Pair {
     const Word* one;
     const Word* two;
@@ -99,8 +92,7 @@ class WindowSearch {
   std::int64_t weight(const Item& item, std::size_t leaf) const {
     return up_ ? up_[leaf] - down_[leaf] : item.sign > 0 ? value_[leaf] : -value_[leaf];
   }
-  /// The smallest value among a tree's leaves: bits are sorted by value, unless
-  /// leaves have one for each output.
+  /// The smallest value among a tree's leaves: bits are sorted by value, unless leaves have one for each output.
   std::int64_t least(const Item& item, const Word* words) const {
     if (up_ || item.words > 1) return least_of_several(item, words);
     const std::size_t first = static_cast<std::size_t>(item.word) * word_bits;
@@ -140,8 +132,7 @@ class WindowSearch {
   std::deque<Frame> frames_;     ///< one a level; they stay where they are
   std::uint64_t active_ = 0;     ///< the wide axes that G depends on in the box at hand, as bits
   std::vector<int> line_start_;  ///< wide axis -> where its line begins
-  std::vector<Pair> spans_;      ///< wide axis -> the rows of the leaves that hold
-                                 ///< all of the box's cells
+  std::vector<Pair> spans_;      ///< wide axis -> the rows of the leaves that hold all of the box's cells
   std::vector<std::vector<Word>> span_rooms_;
   std::vector<std::int32_t> cell_;  ///< where trying cells has come to, or the cell at hand
   std::int64_t lowest_ = 0;         ///< G there

@@ -66,6 +66,9 @@ class ClassWorker:
         self.axis_ids = np.array(p.axis_ids, np.int64)
         most = max((len(axis.refined) for axis in self.axes), default=1)
         self.masses = padded([[float(m) for m in axis.refined_masses] for axis in self.axes], most, np.float64)
+        self.base = padded([axis.base for axis in self.axes], most, np.int32)
+        self.near_lo = padded([axis.near_lo for axis in self.axes], most, np.int32)
+        self.near_hi = padded([axis.near_hi for axis in self.axes], most, np.int32)
         self.targets = np.array([[rival_target(c, r) for r in range(grid.n_classes)] for c in range(grid.n_classes)])
         np.fill_diagonal(self.targets, np.iinfo(np.int64).min // 2)  # a class is no rival of itself
         idle = [a for i, a in enumerate(grid.axes) if a.sensitive and i not in p.axis_ids]
@@ -115,9 +118,10 @@ class ClassWorker:
         """What the bounds, a point of each box, and for single cells the decider say."""
         p, grid = self.decider.problem, self.grid
         slack = 2 * p.fuzz
-        base, window = self._base_ranges(ranges), self._windows(ranges)
-        least, most, lead, cut = self.decider.core.bound_classes(*base)
-        reach = self.decider.core.bound_classes(*window)[2]
+        axes, first, last = np.arange(len(self.axes)), ranges[:, :, 0], ranges[:, :, 1]
+        least, most, lead, cut = self.decider.core.bound_classes(self.base[axes, first], self.base[axes, last])
+        # All that some input of the box reaches: `near` grows with the cell, so the ends say it.
+        reach = self.decider.core.bound_classes(self.near_lo[axes, first], self.near_hi[axes, last])[2]
         verdict = np.full(len(ranges), OPEN, np.int8)
         beats: BoolArray = np.all(lead > self.targets + slack, axis=2)
         stays: BoolArray = np.all(reach > self.targets + slack, axis=2)
@@ -125,7 +129,7 @@ class ClassWorker:
         sure, hopeless = self._confidence(least, most, lead, beats.argmax(axis=1), one_class)
         verdict[np.any(stays, axis=1) & sure] = FAIR
         verdict[hopeless] = LOW
-        single = (ranges[:, :, 0] == ranges[:, :, 1]).all(axis=1)
+        single = (first == last).all(axis=1)
         asked = np.flatnonzero((verdict == OPEN) & (single | (one_class & sure)))
         if len(asked):
             points = np.zeros((len(asked), len(grid.axes)), np.int64)
@@ -160,16 +164,6 @@ class ClassWorker:
         highest = 1 / np.exp(scaled.transpose(0, 2, 1)).sum(axis=2)  # p_c <= 1 / sum of exp(least F_r - F_c)
         return sure & one_class, highest.max(axis=1) < kappa * (1 - FLOAT_MARGIN)
 
-    def _base_ranges(self, ranges: Ranges) -> tuple[Int32Array, Int32Array]:
-        sides = [[axis.base[ranges[:, i, side]] for i, axis in enumerate(self.axes)] for side in (0, 1)]
-        return _stacked(sides[0], len(ranges)), _stacked(sides[1], len(ranges))
-
-    def _windows(self, ranges: Ranges) -> tuple[Int32Array, Int32Array]:
-        """All that some input of the box reaches; `near` grows with the cell, so the ends say it."""
-        low = [axis.near_lo[ranges[:, i, 0]] for i, axis in enumerate(self.axes)]
-        high = [axis.near_hi[ranges[:, i, 1]] for i, axis in enumerate(self.axes)]
-        return _stacked(low, len(ranges)), _stacked(high, len(ranges))
-
     def _within_reach_of_all(self, ranges: Ranges, witness: Int32Array) -> BoolArray:
         """Whether every input of the box may take the witness for its x'."""
         near = np.ones(len(ranges), bool)
@@ -196,10 +190,6 @@ class ClassWorker:
         """The mass of every box: sums of cells, then a product, as `class_rounding_bound` counts."""
         total: FloatArray = _core.box_masses(np.ascontiguousarray(ranges), self.masses)
         return total
-
-
-def _stacked(columns: list[npt.NDArray[np.int32]], n: int) -> Int32Array:
-    return np.ascontiguousarray(np.stack(columns, axis=1), np.int32) if columns else np.zeros((n, 0), np.int32)
 
 
 def root_ranges(grid: ClassGrid, axis_ids: tuple[int, ...]) -> BoxArray:

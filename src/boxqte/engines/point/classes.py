@@ -15,16 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.engines.box.problem import BITS
-from boxqte.engines.point.decider import CLOSE, LOW, OPEN, PointDecider
-from boxqte.engines.point.trees import Int32Array, Int64Array, PointProblem, compile_points
+from boxqte.engines.point.decider import CLOSE, LOW, OPEN, Batch, PointDecider
+from boxqte.engines.point.exact import Box, partner, reached_leaves
+from boxqte.engines.point.trees import Int64Array, PointProblem, compile_points
 from boxqte.grid import Thresholds
 from boxqte.manyclasses import ClassGrid, rival_target, top_class
 
-Range = tuple[int, int]
 
-
-def compile_classes(grid: ClassGrid) -> tuple[PointProblem, Int64Array, int]:
-    """The arrays of a class grid, the bases in 64 bits, and how many bits were dropped for that."""
+def compile_classes(grid: ClassGrid) -> tuple[PointProblem, int]:
+    """The arrays of a class grid, and how many bits were dropped to make its values fit into 64."""
     width = 1 if (grid.tree_output >= 0).all() else grid.n_classes
     values = [row if len(row) == width else row * width for row in grid.leaf_values]
     largest = _largest_sum(grid)
@@ -34,8 +33,7 @@ def compile_classes(grid: ClassGrid) -> tuple[PointProblem, Int64Array, int]:
     table[grid.leaf >= 0] = [[(v + half) >> shift for v in row] for row in values]
     bases = [base >> shift for base in grid.bases]
     fuzz = len(grid.roots) // 2 + 3 if shift else 0
-    problem = compile_points(grid, table, bases, Thresholds(1, 0, 1, 0), fuzz, grid.tree_output)
-    return problem, np.array(bases, np.int64), shift
+    return compile_points(grid, table, bases, Thresholds(1, 0, 1, 0), fuzz, grid.tree_output), shift
 
 
 def _largest_sum(grid: ClassGrid) -> int:
@@ -55,7 +53,7 @@ class ClassDecider(PointDecider):
     grid: ClassGrid
 
     def _compile(self) -> PointProblem:
-        problem, self.bases, shift = compile_classes(self.grid)
+        problem, shift = compile_classes(self.grid)
         grid = self.grid
         self.step = math.ldexp(1.0, min(shift, 900))
         # What rounding to 64 bits does to a margin, in the softmax's own scale: far below FLOAT_MARGIN, or not usable.
@@ -76,16 +74,8 @@ class ClassDecider(PointDecider):
         top: Int64Array = self.margins(cells).argmax(axis=1)
         return top
 
-    def _decide(
-        self,
-        points: Int64Array,
-        budget: int,
-        workers: int,
-        low: Int32Array | None,
-        high: Int32Array | None,
-        verdict: npt.NDArray[np.int8],
-        witness: Int32Array,
-    ) -> None:
+    def _decide(self, batch: Batch, budget: int, workers: int) -> None:
+        points, verdict = batch.points, batch.verdict
         grid, fuzz = self.grid, self.problem.fuzz
         own = np.stack([axis.base[points[:, a]] for a, axis in enumerate(grid.axes)], axis=1)
         margins = self.margins(own, workers)
@@ -104,7 +94,7 @@ class ClassDecider(PointDecider):
                     verdict[i] = LOW
         verdict[unclear] = CLOSE
         top = np.ascontiguousarray(margins.argmax(axis=1), np.int64)
-        self.core.decide_rivals(points, top, verdict, witness, budget, workers, low, high)
+        self.core.decide_rivals(points, top, verdict, batch.witness, budget, workers, batch.low, batch.high)
 
     def _exactly(self, cells: list[int]) -> tuple[bool, list[int] | None]:
         return class_counterexample(self.grid, cells)
@@ -112,61 +102,30 @@ class ClassDecider(PointDecider):
 
 def exact_margins(grid: ClassGrid, cells: Sequence[int]) -> list[int]:
     """F_k at a base cell of every axis, for every class."""
-    total = list(grid.bases)
-    for t, node in enumerate(grid.roots.tolist()):
-        while grid.cut[node] >= 0:
-            cut = grid.cuts[grid.cut[node]]
-            node = int((grid.yes if cut.mask >> cells[cut.axis] & 1 else grid.no)[node])
-        for k, v in enumerate(_outputs(grid, t, int(grid.leaf[node]))):
-            total[k] += v
+    total, box = list(grid.bases), [(c, c) for c in cells]
+    for t, root in enumerate(grid.roots.tolist()):
+        for leaf in reached_leaves(grid, root, box):  # one
+            for k, v in enumerate(_outputs(grid, t, leaf)):
+                total[k] += v
     return total
 
 
 def class_counterexample(grid: ClassGrid, cells: Sequence[int]) -> tuple[bool, list[int] | None]:
     """In Python's integers: is the x in these refined cells confident, and an x' of another class, if there is one."""
-    own = [int(axis.base[c]) for axis, c in zip(grid.axes, cells)]
-    margins = exact_margins(grid, own)
+    margins = exact_margins(grid, [int(axis.base[c]) for axis, c in zip(grid.axes, cells)])
     if not grid.confident(margins):
         return False, None
     c = top_class(margins)
-    sensitive = [a for a, axis in enumerate(grid.axes) if axis.sensitive]
-    differ = bool(sensitive) and all(grid.axes[a].single[own[a]] for a in sensitive)
-    stack = [[(int(axis.near_lo[r]), int(axis.near_hi[r])) for axis, r in zip(grid.axes, cells)]]
-    while stack:
-        box = stack.pop()
-        if differ and all(box[a] == (own[a], own[a]) for a in sensitive):
-            continue
-        if not any(_least_lead(grid, box, c, k) <= rival_target(c, k) for k in range(grid.n_classes) if k != c):
-            continue
-        widest = max(range(len(box)), key=lambda a: box[a][1] - box[a][0])
-        low, high = box[widest]
-        if low == high:
-            return True, [low for low, _ in box]
-        middle = (low + high) // 2
-        for part in ((low, middle), (middle + 1, high)):
-            stack.append([*box[:widest], part, *box[widest + 1 :]])
-    return True, None
+    targets = {k: rival_target(c, k) for k in range(grid.n_classes) if k != c}
+    return True, partner(grid, cells, lambda box: any(_least_lead(grid, box, c, k) <= t for k, t in targets.items()))
 
 
-def _least_lead(grid: ClassGrid, box: Sequence[Range], c: int, rival: int) -> int:
+def _least_lead(grid: ClassGrid, box: Box, c: int, rival: int) -> int:
     """A lower bound of F_c - F_rival on a box; exact on a single cell."""
     total = grid.bases[c] - grid.bases[rival]
     for t, root in enumerate(grid.roots.tolist()):
-        stack, leads = [root], []
-        while stack:
-            node = stack.pop()
-            if grid.cut[node] < 0:
-                outputs = _outputs(grid, t, int(grid.leaf[node]))
-                leads.append(outputs[c] - outputs[rival])
-                continue
-            cut = grid.cuts[grid.cut[node]]
-            low, high = box[cut.axis]
-            inside, all_of_it = (cut.mask >> low) & ((1 << (high - low + 1)) - 1), (1 << (high - low + 1)) - 1
-            if inside:
-                stack.append(int(grid.yes[node]))
-            if inside != all_of_it:
-                stack.append(int(grid.no[node]))
-        total += min(leads)
+        outputs = (_outputs(grid, t, leaf) for leaf in reached_leaves(grid, root, box))
+        total += min(added[c] - added[rival] for added in outputs)
     return total
 
 

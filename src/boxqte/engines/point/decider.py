@@ -37,6 +37,17 @@ class Verdicts:
     witness: Int32Array
 
 
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Points to be decided, the cells that x' may take if these are given, and room for what is found."""
+
+    points: Int64Array
+    low: Int32Array | None
+    high: Int32Array | None
+    verdict: npt.NDArray[np.int8]
+    witness: Int32Array
+
+
 class PointDecider:
     """Decides points of a grid exactly; one object may serve several threads.
 
@@ -96,7 +107,7 @@ class PointDecider:
         verdict = np.full(len(points), UNKNOWN, np.int8)
         witness = np.full(points.shape, -1, np.int32)
         low, high = (None, None) if windows is None else (np.ascontiguousarray(w, np.int32) for w in windows)
-        self._decide(points, NO_BUDGET if budget is None else budget, workers, low, high, verdict, witness)
+        self._decide(Batch(points, low, high, verdict, witness), NO_BUDGET if budget is None else budget, workers)
         close = np.flatnonzero(verdict == CLOSE)
         if windows is not None:
             verdict[close] = UNKNOWN
@@ -108,19 +119,11 @@ class PointDecider:
                 witness[i] = other
         return Verdicts(verdict, witness)
 
-    def _decide(
-        self,
-        points: Int64Array,
-        budget: int,
-        workers: int,
-        low: Int32Array | None,
-        high: Int32Array | None,
-        verdict: npt.NDArray[np.int8],
-        witness: Int32Array,
-    ) -> None:
+    def _decide(self, batch: Batch, budget: int, workers: int) -> None:
         """Fill in verdicts and witnesses; CLOSE where 64 bits cannot tell."""
-        t = self.problem.thresholds
-        self.core.decide(points, verdict, witness, (t.pos, t.neg, t.conf_pos, t.conf_neg), budget, workers, low, high)
+        b, t = batch, self.problem.thresholds
+        thresholds = (t.pos, t.neg, t.conf_pos, t.conf_neg)
+        self.core.decide(b.points, b.verdict, b.witness, thresholds, budget, workers, b.low, b.high)
 
     def _exactly(self, cells: list[int]) -> tuple[bool, list[int] | None]:
         """One point in Python's integers: whether it is confident, and an x' if it is a counterexample."""

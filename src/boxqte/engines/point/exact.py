@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from boxqte.grid import Grid
 
-Range = tuple[int, int]
+Box = Sequence[tuple[int, int]]  # the first and the last base cell on every axis of the grid
 
 
 def exact_margin(grid: Grid, cells: Sequence[int]) -> int:
@@ -17,46 +17,62 @@ def exact_margin(grid: Grid, cells: Sequence[int]) -> int:
 def counterexample(grid: Grid, cells: Sequence[int]) -> tuple[bool, list[int] | None]:
     """Whether the x in these refined cells is confident, and the base cells of an x' that makes it a counterexample."""
     t = grid.thresholds
-    own = [int(axis.base[c]) for axis, c in zip(grid.axes, cells)]
-    F = exact_margin(grid, own)
+    F = exact_margin(grid, [int(axis.base[c]) for axis, c in zip(grid.axes, cells)])
     if t.conf_neg < F < t.conf_pos:
         return False, None
-    window = [(int(axis.near_lo[c]), int(axis.near_hi[c])) for axis, c in zip(grid.axes, cells)]
+
+    def has_other_class(box: Box) -> bool:
+        bounds = list(_bounds(grid, box))
+        if t.conf_pos <= F:
+            return grid.base + sum(low for low, _ in bounds) <= t.neg
+        return grid.base + sum(high for _, high in bounds) >= t.pos
+
+    return True, partner(grid, cells, has_other_class)
+
+
+def partner(grid: Grid, cells: Sequence[int], has_other_class: Callable[[Box], bool]) -> list[int] | None:
+    """The base cells of an x' that the x in these refined cells may take and that has another class, if there is one.
+
+    `has_other_class` must be true of a box with such a cell, and false of every single cell that is none.
+    """
+    own = [int(axis.base[c]) for axis, c in zip(grid.axes, cells)]
     sensitive = [a for a, axis in enumerate(grid.axes) if axis.sensitive]
     differ = bool(sensitive) and all(grid.axes[a].single[own[a]] for a in sensitive)
-    stack = [window]
+    stack = [[(int(axis.near_lo[c]), int(axis.near_hi[c])) for axis, c in zip(grid.axes, cells)]]
     while stack:
         box = stack.pop()
-        if differ and all(box[a] == (own[a], own[a]) for a in sensitive):
-            continue
-        bounds = list(_bounds(grid, box))
-        least, most = (grid.base + sum(b[side] for b in bounds) for side in (0, 1))
-        if (least > t.neg) if t.conf_pos <= F else (most < t.pos):
+        if (differ and all(box[a] == (own[a], own[a]) for a in sensitive)) or not has_other_class(box):
             continue
         widest = max(range(len(box)), key=lambda a: box[a][1] - box[a][0])
         low, high = box[widest]
         if low == high:
-            return True, [low for low, _ in box]
+            return [low for low, _ in box]
         middle = (low + high) // 2
         for part in ((low, middle), (middle + 1, high)):
             stack.append([*box[:widest], part, *box[widest + 1 :]])
-    return True, None
+    return None
 
 
-def _bounds(grid: Grid, box: Sequence[Range]) -> Iterator[Range]:
-    """The smallest and largest leaf of every tree that the box can reach (as far as each test tells by itself)."""
+def reached_leaves(grid: Grid, root: int, box: Box) -> Iterator[int]:
+    """The leaves of a tree that the box can reach, as far as each test tells by itself."""
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if grid.cut[node] < 0:
+            yield int(grid.leaf[node])
+            continue
+        cut = grid.cuts[grid.cut[node]]
+        low, high = box[cut.axis]
+        whole = (1 << (high - low + 1)) - 1
+        inside = cut.mask >> low & whole
+        if inside:
+            stack.append(int(grid.yes[node]))
+        if inside != whole:
+            stack.append(int(grid.no[node]))
+
+
+def _bounds(grid: Grid, box: Box) -> Iterator[tuple[int, int]]:
+    """The smallest and largest leaf of every tree that the box can reach."""
     for root in grid.roots.tolist():
-        stack, reached = [root], []
-        while stack:
-            node = stack.pop()
-            if grid.cut[node] < 0:
-                reached.append(grid.values[grid.leaf[node]])
-                continue
-            cut = grid.cuts[grid.cut[node]]
-            low, high = box[cut.axis]
-            inside = (cut.mask >> low) & ((1 << (high - low + 1)) - 1)
-            if inside:
-                stack.append(int(grid.yes[node]))
-            if inside != (1 << (high - low + 1)) - 1:
-                stack.append(int(grid.no[node]))
+        reached = [grid.values[leaf] for leaf in reached_leaves(grid, root, box)]
         yield min(reached), max(reached)
