@@ -162,15 +162,17 @@ def sample(
     cells = sum(len(axis.refined) for axis in grid.axes)
     run = _Run(decided, draws.mass, DRAWING_ERROR + cells * CELL_ERROR, options, low_possible=grid.low_possible)
     most = _most_points(limits, options)
-    size, status, started = min(FIRST_ROUND, most), None, time.perf_counter()
+    size, status, started, fastest = min(FIRST_ROUND, most), None, time.perf_counter(), 0.0
     try:
         while status is None:
             begun = time.perf_counter()
             verdict = decider.decide(draws.round(size), budget=options.budget, workers=limits.workers).verdict
             run.add([int(np.count_nonzero(verdict == kind)) for kind in (FAIR, UNFAIR, LOW, UNKNOWN)])
             now = time.perf_counter()
+            fastest = max(fastest, size / max(now - begun, 1e-9))
             if run.priors is None and run.drawn >= min(PILOT, most / 10):
-                run.tune(min(most - run.drawn, run.drawn / max(now - started, 1e-9) * watch.seconds_left), limits.gap)
+                # A prior for too many draws costs a little, one for too few a lot: the first rounds are slow ones.
+                run.tune(min(most - run.drawn, 4 * fastest * watch.seconds_left), limits.gap)
             status = run.status(limits.gap, most) or watch.report(
                 decided, nodes=run.drawn, statistical=(run.lower, run.upper, options.confidence)
             )
