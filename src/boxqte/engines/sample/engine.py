@@ -23,6 +23,7 @@ from boxqte.grid import Grid
 from boxqte.result import Decided, Statistical, Status, down, up
 
 PILOT = 1000
+PILOT_SHARE = 64  # the pilot is at least this part of all draws that are expected
 FIRST_ROUND = 256
 ROUND_SECONDS = 0.4
 LARGEST_ROUND = 1 << 18
@@ -171,8 +172,7 @@ def sample(
             now = time.perf_counter()
             fastest = max(fastest, size / max(now - begun, 1e-9))
             if run.priors is None and run.drawn >= min(PILOT, most / 10):
-                # A prior for too many draws costs a little, one for too few a lot: the first rounds are slow ones.
-                run.tune(min(most - run.drawn, 4 * fastest * watch.seconds_left), limits.gap)
+                run.tune(min(most - run.drawn, fastest * watch.seconds_left), limits.gap)
             status = run.status(limits.gap, most) or watch.report(
                 decided, nodes=run.drawn, statistical=(run.lower, run.upper, options.confidence)
             )
@@ -233,7 +233,8 @@ class _Run:
                 self.upper = min(self.upper, max(found, self.lower))
 
     def tune(self, affordable: float, gap: float) -> None:
-        """Choose the priors for the number of draws that the gap will take, or that there is time for."""
+        """Choose the priors for the number of draws that the gap will take, or that there is time for, once the pilot
+        is long enough for so many."""
         expected = affordable
         if gap > 0:
             fair, unfair = ((self.pilot[kind] + 1) / (sum(self.pilot) + 3) for kind in (0, 1))
@@ -243,6 +244,8 @@ class _Run:
             variance = fair * (1 - share) ** 2 + unfair * share**2 - mean**2
             scale = self.proved.open / confident
             expected = min(expected, 2.4 * math.log(1 / self.alpha) * variance * (2 * scale / gap) ** 2)
+        if expected > PILOT_SHARE * self.drawn:  # a prior is as good as its pilot is long
+            return
         pilots = labelled(self.pilot)
         self.priors = (
             sequence.tuned_prior(pilots[0], expected, self.alpha, self.low_possible),

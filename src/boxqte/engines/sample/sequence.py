@@ -65,9 +65,10 @@ def tuned_prior(pilot: Sequence[int], expected: float, alpha: float, low_possibl
     """A prior around the shares of a pilot, as strong as makes the interval shortest after about `expected` draws.
 
     The pilot's draws must not be counted again. The level costs log(1/alpha), the mixture log(1 + expected / strength)
-    / 2 a dimension; the sum of both effects is least at a strength of about expected / (2 log(1/alpha)).
+    / 2 a dimension; the sum of both effects is least at a strength of about expected / (2 log(1/alpha)). A prior stronger
+    than the pilot is long would be surer of the pilot's shares than the pilot itself.
     """
-    strength = max(expected, 100.0) / (2 * math.log(1 / alpha))
+    strength = min(max(expected, 100.0) / (2 * math.log(1 / alpha)), float(max(sum(pilot), 10)))
     total = sum(pilot) + 1.5
     shares = [(count + 0.5) / total * strength + 0.5 for count in pilot]
     return Prior((shares[FAIR], shares[UNFAIR], shares[LOW] if low_possible else 0.0))
