@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from boxqte import _core
 from boxqte.axes import Cell
 from boxqte.engines.box.records import Cuts
 from boxqte.engines.box.state import Axes
@@ -18,6 +22,7 @@ from boxqte.grid import Grid, Thresholds
 
 BITS = 61  # sums of margins and thresholds stay below 2**BITS in magnitude
 MAX_CLASSES = 1 << 16
+ROLE_FIXED, ROLE_MOVING, ROLE_SENSITIVE = 0, 1, 2  # as Role in src/core/problem.hpp
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +56,11 @@ class Problem:
     @property
     def n_axes(self) -> int:
         return len(self.axis_ids)
+
+    @cached_property
+    def core(self) -> _core.Problem:
+        """The same for the C++ core."""
+        return _core_problem(self)
 
     def cells_of(self, axis: int) -> tuple[Cell, ...]:
         """What the bits of a box mean on one of its axes."""
@@ -126,6 +136,73 @@ def sensitive_classes(problem: Problem) -> tuple[npt.NDArray[np.int32], npt.NDAr
         for combo in cells
     ]
     return np.array(cells, np.int32).reshape(len(cells), len(ids)), np.array(masses)
+
+
+def points_matter(problem: Problem) -> bool:
+    """Whether x' may be forced to leave x's own sensitive combination: no idle sensitive attribute offers another value."""
+    grid = problem.grid
+    used = set(problem.axis_ids)
+    idle = [axis for i, axis in enumerate(grid.axes) if axis.sensitive and i not in used]
+    return bool(grid.property.sensitive) and all(axis.n_cells == 1 and bool(axis.single[0]) for axis in idle)
+
+
+def _core_problem(problem: Problem) -> _core.Problem:
+    grid, cuts = problem.grid, problem.cuts
+    axes = [grid.axes[a] for a in problem.axis_ids]
+    longest = problem.axes.mass.shape[1]
+    most = max((len(axis.refined) for axis in axes), default=1)
+    exact = grid.thresholds
+    t = problem.thresholds
+    role = [ROLE_SENSITIVE if a.sensitive else ROLE_MOVING if a.moves else ROLE_FIXED for a in axes]
+    # With a tolerance the sensitive attributes stay axes of the trees; without one, each combination is a class.
+    no_cells: npt.NDArray[np.int32] = np.zeros((0, 0), np.int32)
+    cells, mass = (no_cells, np.zeros(0)) if grid.has_tolerance else sensitive_classes(problem)
+    sensitive = np.flatnonzero(problem.sensitive) if not grid.has_tolerance else np.zeros(0, np.int64)
+    return _core.Problem(
+        cut_axis=cuts.axis,
+        cut_start=cuts.start,
+        cut_prefix=cuts.prefix,
+        cut_mask=cuts.mask,
+        implied_at=cuts.implied_at,
+        implied=cuts.implied,
+        n_cells=problem.axes.n_cells,
+        chain=problem.axes.chain,
+        role=np.array(role, np.int8),
+        mass=problem.axes.mass,
+        single=_padded([a.single for a in axes], longest, np.bool_),
+        n_refined=np.array([len(a.refined) for a in axes], np.int32),
+        base_cell=_padded([a.base for a in axes], most, np.int32),
+        near_lo=_padded([a.near_lo for a in axes], most, np.int32),
+        near_hi=_padded([a.near_hi for a in axes], most, np.int32),
+        refined_mass=_padded([[float(m) for m in a.refined_masses] for a in axes], most, np.float64),
+        root=problem.roots.astype(np.int32),
+        cut=problem.cut,
+        yes=np.ascontiguousarray(problem.yes, np.int32),
+        no=np.ascontiguousarray(problem.no, np.int32),
+        value=problem.value,
+        residue=problem.residue.view(np.uint64),
+        base=problem.base,
+        base_residue=problem.base_residue % (1 << 64),
+        thresholds=np.array([t.pos, t.neg, t.conf_pos, t.conf_neg], np.int64),
+        threshold_residues=np.array(
+            [v % (1 << 64) for v in (exact.pos, exact.neg, exact.conf_pos, exact.conf_neg)], np.uint64
+        ),
+        simple=exact.all_confident,  # the rounded thresholds cannot tell
+        band=problem.band,
+        fuzz=problem.fuzz,
+        merges=problem.merges,
+        points_matter=points_matter(problem),
+        combination_axes=sensitive.astype(np.int32),
+        combination_cells=cells,
+        combination_mass=mass,
+    )
+
+
+def _padded(rows: Sequence[Any], width: int, dtype: type) -> npt.NDArray[Any]:
+    out: npt.NDArray[Any] = np.zeros((len(rows), width), dtype)
+    for i, row in enumerate(rows):
+        out[i, : len(row)] = row
+    return out
 
 
 def _implications(

@@ -1,0 +1,7 @@
+#include "binding.hpp"
+
+namespace boxqte {
+
+void bind_points(nb::module_&) {}
+
+}  // namespace boxqte
