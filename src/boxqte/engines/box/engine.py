@@ -96,13 +96,12 @@ class Box:
 
     def _exchange(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
         """No attribute moves: x' differs from x in sensitive attributes only."""
-        import numpy as np
-
-        from boxqte.engines.box import exchange, exchange_worker, jit, problem
+        from boxqte.engines.box import exchange_worker, problem
 
         p = problem.compile_problem(grid)
         roots = exchange_worker.root_boxes(p) if self.roots is None else self.roots(p)
         o = self.settings
+        room = (limits.memory_limit or driver.half_of_memory()) // (8 * limits.workers)
 
         def make_worker() -> exchange_worker.ExchangeWorker:
             return exchange_worker.ExchangeWorker(
@@ -111,15 +110,10 @@ class Box:
                 depth_first_below=o.depth_first_below,
                 call_work=o.call_work,
                 batch=o.batch,
-                arena=o.arena,
                 notes=bool(self.observers) or self.recorder is not None,
+                memory=min(room, exchange_worker.WORKER_MEMORY),
             )
 
-        if jit.needs_compiling(exchange.__file__):
-            print(jit.compiling_note(exchange.__file__), file=sys.stderr, flush=True)
-            worker = make_worker()
-            worker.work(roots[:0], np.zeros(0), 1, False)
-            jit.mark_compiled(exchange.__file__)
         classes = len(problem.sensitive_classes(p)[1])
         if self.recorder is not None:
             self.recorder.about(p)

@@ -1,0 +1,316 @@
+#include "finish.hpp"
+
+#include <algorithm>
+
+namespace boxqte {
+
+namespace {
+
+constexpr int block = 64;  // sums are taken in blocks of this many terms: fewer roundings on the way to each sum
+constexpr int few = 24;    // so many entries of B are compared with every cell: vector instructions, no search
+constexpr int tile = 512;  // cells that stay in the nearest cache while B's entries go by
+
+}  // namespace
+
+std::size_t ListCache::Hash::operator()(const Key& key) const {
+  std::uint64_t hash = key.size();
+  for (const std::uint64_t word : key) {
+    hash = (hash ^ word) * 0x9E3779B97F4A7C15ull;
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
+
+Finisher::Finisher(const Problem& problem, const ResidualTrees& trees, std::size_t memory)
+    : problem_(problem), trees_(trees), grid_(problem, trees), memory_(memory) {
+  chosen_.reserve(problem.trees.root.size());
+}
+
+// --- the scalar parts: lists of values ---------------------------------------------------------------------------------
+
+std::span<const TreeId> Finisher::trees_of_part(const Node& node, const Word* axes) {
+  chosen_.clear();
+  for (int t = 0; t < node.n_common; ++t)
+    if (overlap(trees_.axes(node.common[t]), axes, trees_.axis_words())) chosen_.push_back(node.common[t]);
+  return chosen_;
+}
+
+void Finisher::begin_key(const Node& node, const Parts& parts, Side side, int only) {
+  // The trees of some parts and the cells of their axes: nothing else enters their list.
+  key_.clear();
+  const int words = problem_.cuts.words;
+  for (int k = 1; k < parts.size(); ++k) {
+    if (only >= 0 ? k != only : parts.side(k) != side) continue;
+    const std::size_t head = key_.size();
+    key_.push_back(0);
+    for (const TreeId tree : trees_of_part(node, parts.axes(k))) key_.push_back(tree);
+    key_[head] = (std::uint64_t{1} << 63) | key_.size();
+    each_bit(parts.axes(k), trees_.axis_words(), [&](int axis) {
+      key_.push_back(axis);
+      const Word* held = &node.domain[static_cast<std::size_t>(axis) * words];
+      key_.insert(key_.end(), held, held + words);
+    });
+  }
+}
+
+Values& Finisher::part_list(const Node& node, const Parts& parts, int k) {
+  begin_key(node, parts, Side::a, k);
+  if (Values* known = cache_.find(key_)) return *known;
+  grid_.group_all(node, parts.active(), parts.axes(k));
+  grid_.lay_out(parts.axes(k), layout_);
+  grid_.masses(layout_, masses_);
+  grid_.sums(layout_, trees_of_part(node, parts.axes(k)), values_);
+  Values made;
+  made.assign(values_.data(), masses_.data(), layout_.cells);
+  return cache_.add(key_, std::move(made));
+}
+
+Values& Finisher::list(const Node& node, const Parts& parts, Side side) {
+  int n = 0, only = 0;
+  for (int k = 1; k < parts.size(); ++k)
+    if (parts.side(k) == side) {
+      ++n;
+      only = k;
+    }
+  if (n == 1) return part_list(node, parts, only);
+  begin_key(node, parts, side, -1);
+  if (Values* known = cache_.find(key_)) return *known;
+  const ListCache::Key key = key_;
+  Values made;
+  const std::int64_t nothing = 0;
+  const double all = 1.0;
+  made.assign(&nothing, &all, 1);
+  for (int k = 1; k < parts.size(); ++k)
+    if (parts.side(k) == side) made.assign_sums(made, part_list(node, parts, k));
+  return cache_.add(key, std::move(made));
+}
+
+// --- the vector part: a grid of margins --------------------------------------------------------------------------------
+
+template <class Visit>
+void Finisher::each_class(const Node& node, const Layout& rows, Visit visit) {
+  // The table of the class before becomes this one's: most of their trees are the same. Leaves go into a constant.
+  for (int c = 0; c < node.n_classes; ++c) {
+    std::int64_t constant = node.offset[c];
+    chosen_.clear();
+    for (int r = 0; r < node.n_rows; ++r) {
+      const TreeId tree = node.row(r)[c];
+      if (trees_[tree].is_leaf())
+        constant += trees_[tree].least;
+      else
+        chosen_.push_back(tree);
+    }
+    if (c == 0) {
+      grid_.sums(rows, chosen_, own_);
+    } else {
+      for (int r = 0; r < node.n_rows; ++r) {
+        const TreeId before = node.row(r)[c - 1], after = node.row(r)[c];
+        if (before != after) grid_.replace(rows, before, after, own_);
+      }
+    }
+    visit(c, constant);
+  }
+}
+
+void Finisher::vector_extremes(const Node& node, const Parts& parts) {
+  // Common trees add the same to all classes, so who is least is found among the rows alone, on the smaller grid of their axes.
+  grid_.group_all(node, parts.active(), parts.axes(0));
+  grid_.lay_out(parts.axes(0), layout_);
+  grid_.lay_out_within(layout_, grid_.row_axes(), rows_);
+  row_least_.resize(rows_.cells);
+  row_most_.resize(rows_.cells);
+  each_class(node, rows_, [&](int c, std::int64_t constant) {
+    std::int64_t *least = row_least_.data(), *most = row_most_.data();
+    const std::int64_t* own = own_.data();
+    if (c == 0)
+      for (int i = 0; i < rows_.cells; ++i) least[i] = most[i] = own[i] + constant;
+    else
+      for (int i = 0; i < rows_.cells; ++i) {
+        const std::int64_t value = own[i] + constant;
+        least[i] = std::min(least[i], value);
+        most[i] = std::max(most[i], value);
+      }
+  });
+  grid_.masses(layout_, cell_mass_);
+  grid_.sums(layout_, trees_of_part(node, parts.axes(0)), least_);
+  n_cells_ = layout_.cells;
+  most_.assign(least_.begin(), least_.begin() + n_cells_);
+  grid_.spread(rows_, row_least_.data(), layout_, least_.data());
+  grid_.spread(rows_, row_most_.data(), layout_, most_.data());
+}
+
+void Finisher::vector_margins(const Node& node, const Parts& parts) {
+  grid_.group_all(node, parts.active(), parts.axes(0));
+  grid_.lay_out(parts.axes(0), layout_);
+  grid_.lay_out_within(layout_, grid_.row_axes(), rows_);
+  grid_.masses(layout_, cell_mass_);
+  n_cells_ = layout_.cells;
+  grid_.sums(layout_, trees_of_part(node, parts.axes(0)), values_);
+  if (margins_.size() < static_cast<std::size_t>(node.n_classes)) margins_.resize(node.n_classes);
+  each_class(node, rows_, [&](int c, std::int64_t constant) {
+    margins_[c].resize(n_cells_);
+    for (int i = 0; i < n_cells_; ++i) margins_[c][i] = values_[i] + constant;
+    grid_.spread(rows_, own_.data(), layout_, margins_[c].data());
+  });
+  least_.assign(margins_[0].begin(), margins_[0].end());
+  most_ = least_;
+  for (int c = 1; c < node.n_classes; ++c)
+    for (int i = 0; i < n_cells_; ++i) {
+      least_[i] = std::min(least_[i], margins_[c][i]);
+      most_[i] = std::max(most_[i], margins_[c][i]);
+    }
+}
+
+// --- counting ----------------------------------------------------------------------------------------------------------
+
+void Finisher::drop_settled_cells(const Values& a, const Values& b) {
+  // Cells on which no sum can tell two classes apart count for nothing, not even as close to a threshold.
+  const Thresholds& t = problem_.thresholds;
+  const std::int64_t reach = std::max(t.band, t.fuzz);
+  const std::int64_t highest = t.neg + reach - a.least() - b.least(), lowest = t.neg - reach - a.most() - b.most();
+  int kept = 0;
+  for (int i = 0; i < n_cells_; ++i) {
+    const std::int64_t least = least_[i], most = most_[i];
+    least_[kept] = least;
+    most_[kept] = most;
+    cell_mass_[kept] = cell_mass_[i];
+    kept += (least < most || t.fuzz > 0) && least <= highest && most >= lowest;
+  }
+  n_cells_ = kept;
+}
+
+Finisher::Count Finisher::count_signs(const Values& a, const Values& b) {
+  // Unfair where the smallest margin is at most neg and the largest above it: a difference of two ranks in B.
+  const Thresholds& t = problem_.thresholds;
+  Count count;
+  for (int i = 0; i < a.size(); ++i) {
+    const std::int64_t limit = t.neg - a.value(i);
+    const double w = a.mass(i);
+    for (int start = 0; start < n_cells_; start += block) {
+      double total = 0.0;
+      for (int cell = start; cell < std::min(start + block, n_cells_); ++cell) {
+        const std::int64_t low = limit - least_[cell], high = limit - most_[cell];
+        const int at_low = b.rank(low), at_high = b.rank(high);
+        total += cell_mass_[cell] * (b.prefix(at_low) - b.prefix(at_high));
+        count.near += cell_mass_[cell] * w * (b.near(at_low, low, t.band) + b.near(at_high, high, t.band));
+        if (t.fuzz > 0) count.fuzzy |= b.near(at_low, low, t.fuzz) + b.near(at_high, high, t.fuzz) > 0.0;
+      }
+      count.unfair.add(w * total);
+    }
+  }
+  return count;
+}
+
+Finisher::Count Finisher::count_few(const Values& a, const Values& b) {
+  // As count_signs, for few entries of B: each is compared with all cells.
+  const Thresholds& t = problem_.thresholds;
+  const std::int64_t reach = std::max(t.band, t.fuzz);
+  const auto width = static_cast<std::uint64_t>(2 * reach);
+  Count count;
+  double share[tile];
+  for (int start = 0; start < n_cells_; start += tile) {
+    const int size = std::min(tile, n_cells_ - start);
+    const std::int64_t *least = least_.data() + start, *most = most_.data() + start;
+    const double* mass = cell_mass_.data() + start;
+    for (int i = 0; i < a.size(); ++i) {
+      std::fill_n(share, size, 0.0);
+      for (int j = 0; j < b.size(); ++j) {
+        const std::int64_t limit = t.neg - a.value(i) - b.value(j), lowest = limit - reach;
+        const double w = b.mass(j);
+        std::uint64_t close = 0;
+        for (int c = 0; c < size; ++c) {
+          share[c] += (least[c] <= limit) & (most[c] > limit) ? w : 0.0;
+          close |= (static_cast<std::uint64_t>(least[c] - lowest) <= width) |
+                   (static_cast<std::uint64_t>(most[c] - lowest) <= width);
+        }
+        if (!close) continue;
+        for (int c = 0; c < size; ++c) {
+          const std::int64_t by_low = std::abs(limit - least[c]), by_high = std::abs(limit - most[c]);
+          count.near += mass[c] * w * a.mass(i) * ((by_low <= t.band) + (by_high <= t.band));
+          count.fuzzy |= t.fuzz > 0 && (by_low <= t.fuzz || by_high <= t.fuzz);
+        }
+      }
+      for (int first = 0; first < size; first += block) {
+        double total = 0.0;
+        for (int c = first; c < std::min(first + block, size); ++c) total += mass[c] * share[c];
+        count.unfair.add(a.mass(i) * total);
+      }
+    }
+  }
+  return count;
+}
+
+Finisher::Count Finisher::count_confident(const Node& node, const Values& a, const Values& b) {
+  // Each class on its own: confident from its own margin, unfair if some class of the cell has the other sign.
+  const Thresholds& t = problem_.thresholds;
+  const int n = node.n_classes;
+  Count count;
+  for (int i = 0; i < a.size(); ++i) {
+    const std::int64_t add = a.value(i);
+    double unfair = 0.0, low = 0.0;
+    for (int cell = 0; cell < n_cells_; ++cell) {
+      const double w = cell_mass_[cell];
+      const std::int64_t neg_limit = t.neg - add - least_[cell], pos_limit = t.pos - 1 - add - most_[cell];
+      const int some_neg = b.rank(neg_limit), no_pos = b.rank(pos_limit);
+      double edge = 0.0;
+      if (least_[cell] != most_[cell]) edge = b.near(some_neg, neg_limit, t.band) + b.near(no_pos, pos_limit, t.band);
+      if (t.fuzz > 0 && n > 1)
+        count.fuzzy |= b.near(some_neg, neg_limit, t.fuzz) + b.near(no_pos, pos_limit, t.fuzz) > 0.0;
+      double cell_unfair = 0.0, cell_low = 0.0;
+      for (int c = 0; c < n; ++c) {
+        const std::int64_t v = margins_[c][cell] + add;
+        const std::int64_t pos_edge = t.conf_pos - 1 - v, neg_edge = t.conf_neg - v;
+        const int below_pos = b.rank(pos_edge), in_neg = b.rank(neg_edge);
+        const double mass = node.class_mass[c];
+        cell_low += mass * (b.prefix(below_pos) - b.prefix(in_neg));
+        if (some_neg > below_pos) cell_unfair += mass * (b.prefix(some_neg) - b.prefix(below_pos));
+        if (in_neg > no_pos) cell_unfair += mass * (b.prefix(in_neg) - b.prefix(no_pos));
+        count.near += w * mass * a.mass(i) * (edge + b.near(below_pos, pos_edge, t.band) + b.near(in_neg, neg_edge, t.band));
+        if (t.fuzz > 0)
+          count.fuzzy |= b.near(below_pos, pos_edge, t.fuzz) + b.near(in_neg, neg_edge, t.fuzz) > 0.0;
+      }
+      unfair += w * cell_unfair;
+      low += w * cell_low;
+      if (cell % block == block - 1 || cell == n_cells_ - 1) {
+        count.unfair.add(a.mass(i) * unfair);
+        count.low.add(a.mass(i) * low);
+        unfair = low = 0.0;
+      }
+    }
+  }
+  return count;
+}
+
+double Finisher::outside(const Node& node, const Parts& parts) const {
+  double product = 1.0;
+  for (int axis = 0; axis < problem_.axes.size(); ++axis)
+    if (!parts.holds(axis)) product *= node.axis_mass[axis];
+  return product;
+}
+
+bool Finisher::finish(const Node& node, const Parts& parts, Masses& masses) {
+  grid_.begin(node);
+  Values& b = list(node, parts, Side::b);
+  Values& a = list(node, parts, Side::a);
+  Count count;
+  if (problem_.thresholds.simple) {
+    vector_extremes(node, parts);
+    drop_settled_cells(a, b);
+    if (n_cells_ > 0 && b.size() > few) b.index();
+    count = b.size() <= few ? count_few(a, b) : count_signs(a, b);
+  } else {
+    vector_margins(node, parts);
+    b.index();
+    count = count_confident(node, a, b);
+  }
+  if (count.fuzzy) return false;
+  const double share = outside(node, parts), everything = node.mass();
+  const double unfair = std::max(share * count.unfair.value(), 0.0), low = std::max(share * count.low.value(), 0.0);
+  masses.add(Kind::unfair, unfair);
+  masses.add(Kind::low, low);
+  masses.add(Kind::fair, std::max(everything - unfair - low, 0.0));
+  masses.add(Kind::ambiguous, std::min(share * count.near, everything));
+  return true;
+}
+
+}  // namespace boxqte

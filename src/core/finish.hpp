@@ -1,0 +1,121 @@
+// Finishing a box in value space: where trees no longer interact, count sums of independent values instead of cells.
+//
+// The vector part becomes a grid of margins, every scalar part a list of (value, mass). The scalars are summed into two lists
+// A and B; for a vector cell and an entry of A, the share of B that makes the box unfair is a difference of two entries of
+// B's distribution function (docs/engine.md, Theorem 4).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "components.hpp"
+#include "masses.hpp"
+#include "part_grid.hpp"
+#include "values.hpp"
+
+namespace boxqte {
+
+/// Lists that were made before, looked up by all that they depend on: trees and cells, compared in full, never by hash alone.
+class ListCache {
+ public:
+  using Key = std::vector<std::uint64_t>;
+
+  /// The list of the key if there is one.
+  Values* find(const Key& key) {
+    const auto at = lists_.find(key);
+    return at == lists_.end() ? nullptr : at->second.get();
+  }
+  /// Keep a list; it stays where it is until `clear`.
+  Values& add(const Key& key, Values&& list) {
+    bytes_ += list.bytes() + 8 * key.size() + 128;
+    return *(lists_[key] = std::make_unique<Values>(std::move(list)));
+  }
+  void clear() {
+    lists_.clear();
+    bytes_ = 0;
+  }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  struct Hash {
+    std::size_t operator()(const Key& key) const;
+  };
+  std::unordered_map<Key, std::unique_ptr<Values>, Hash> lists_;
+  std::size_t bytes_ = 0;
+};
+
+/// What is certain about the mass of a box that cannot be finished: lower bounds, as shares of the box.
+struct Shares {
+  double fair = 0.0, unfair = 0.0, low = 0.0;
+};
+
+/// What the trees that were left out may add to a class: between low and high.
+struct Slack {
+  std::int64_t low = 0, high = 0;
+};
+
+class Finisher {
+ public:
+  Finisher(const Problem& problem, const ResidualTrees& trees, std::size_t memory);
+
+  /// Settle the whole box by counting; false (and nothing counted) if 64 bits cannot place some margin exactly.
+  /// `parts` must be those of the node.
+  bool finish(const Node& node, const Parts& parts, Masses& masses);
+
+  /// Theorem 10: bounds on the shares of a node from which trees were taken; slack says what they may add to each class.
+  Shares bounds(const Node& node, const Parts& parts, const std::vector<Slack>& slack);
+
+  /// To be called between boxes: forget the lists if they take more memory than they may.
+  void tidy() {
+    if (cache_.bytes() > memory_) cache_.clear();
+  }
+  void forget() { cache_.clear(); }
+  std::size_t bytes() const { return cache_.bytes() + grid_.bytes() + (least_.capacity() + most_.capacity()) * 16; }
+
+ private:
+  /// What counting adds up; near: mass within the library's rounding of a threshold; fuzzy: 64 bits cannot place a margin.
+  struct Count {
+    Sum unfair, low;
+    double near = 0.0;
+    bool fuzzy = false;
+  };
+
+  Values& list(const Node& node, const Parts& parts, Side side);
+  Values& part_list(const Node& node, const Parts& parts, int k);
+  void begin_key(const Node& node, const Parts& parts, Side side, int only);
+  std::span<const TreeId> trees_of_part(const Node& node, const Word* axes);
+
+  void vector_extremes(const Node& node, const Parts& parts);
+  void vector_margins(const Node& node, const Parts& parts);
+  template <class Visit>
+  void each_class(const Node& node, const Layout& rows, Visit visit);
+  void drop_settled_cells(const Values& a, const Values& b);
+  Count count_signs(const Values& a, const Values& b);
+  Count count_few(const Values& a, const Values& b);
+  Count count_confident(const Node& node, const Values& a, const Values& b);
+  double outside(const Node& node, const Parts& parts) const;
+
+  const Problem& problem_;
+  const ResidualTrees& trees_;
+  PartGrid grid_;
+  ListCache cache_;
+  std::size_t memory_;
+  ListCache::Key key_;
+  std::vector<TreeId> chosen_;
+  Layout layout_, rows_;
+
+  int n_cells_ = 0;                                     ///< cells of the vector part
+  std::vector<double> cell_mass_;
+  std::vector<std::int64_t> least_, most_;              ///< cell -> smallest and largest margin over the classes
+  std::vector<std::int64_t> row_least_, row_most_;      ///< the same of the rows alone, over their own axes
+  std::vector<std::int64_t> own_;                       ///< one class's rows
+  std::vector<std::vector<std::int64_t>> margins_;      ///< class x cell, where every class counts on its own
+  std::vector<std::int64_t> values_;
+  std::vector<double> masses_;
+};
+
+}  // namespace boxqte
