@@ -180,7 +180,7 @@ def _from_lists(
         try:
             drawer = ready.pop()
         except IndexError:
-            drawer = Drawer(problem, finish_limit=own.finish_limit, arena=own.arena)
+            drawer = Drawer(problem, finish_limit=own.finish_limit)
         rows = place[starts[at[0]] : starts[at[-1] + 1]]
         good[at] = drawer.draw(boxes.cells[at], counts[at], seed, rows, cells, combination)
         ready.append(drawer)

@@ -178,9 +178,8 @@ class _Finder:
         self.problem = problem
 
     def closed(self, parts: Closed) -> None:
-        from boxqte.engines.box.draw_worker import Drawer
+        from boxqte.engines.box.draw_worker import NONE, SOME, Drawer
         from boxqte.engines.box.driver import COUNTED
-        from boxqte.engines.box.exists import NONE, SOME
 
         if self.found:
             return
@@ -188,7 +187,7 @@ class _Finder:
         silent = np.flatnonzero(~hit & (parts.how == COUNTED))
         if not hit.any() and len(silent):
             if self._drawer is None:
-                self._drawer = Drawer(self.problem, finish_limit=FINISH_LIMIT, arena=1 << 14)
+                self._drawer = Drawer(self.problem, finish_limit=FINISH_LIMIT)
             there = self._drawer.exists(parts.boxes[silent])
             hit[silent[there == SOME]] = True
             self.unsure |= bool(((there != SOME) & (there != NONE)).any())

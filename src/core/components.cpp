@@ -4,9 +4,22 @@
 
 namespace boxqte {
 
+double countable_cells(const Problem& problem, double finish_limit) {
+  constexpr double grid_bytes = 1 << 28;
+  return std::min(finish_limit, std::max(grid_bytes / (8.0 * std::max(problem.combinations.size(), 1)), 16.0));
+}
+
+double cells_on(const Problem& problem, const Word* active, int axis, const Word* domain) {
+  const int n_active = count_bits(active, problem.cuts.start[axis], problem.cuts.start[axis + 1]);
+  if (problem.axes.chain[axis]) return n_active + 1;
+  const int words = problem.cuts.words;
+  const int held = count_bits(domain + static_cast<std::ptrdiff_t>(axis) * words, 0, words * word_bits);
+  return std::min(held, 1 << std::min(n_active, 30));
+}
+
 Parts::Parts(const Problem& problem, const ResidualTrees& trees)
-    : problem_(problem),
-      trees_(trees),
+    : problem_(&problem),
+      trees_(&trees),
       axis_words_(trees.axis_words()),
       cut_words_(trees.cut_words()),
       axes_((problem.trees.root.size() + 2) * static_cast<std::size_t>(axis_words_)),
@@ -20,53 +33,52 @@ void Parts::clear() {
   n_ = 1;
 }
 
-void Parts::add_row(TreeId tree) {
-  const Word *axes = trees_.axes(tree), *cuts = trees_.cuts(tree);
-  for (int w = 0; w < axis_words_; ++w) axes_[w] |= axes[w];
-  for (int w = 0; w < cut_words_; ++w) active_[w] |= cuts[w];
+void Parts::copy(const Parts& other) {
+  n_ = other.n_;
+  std::copy_n(other.axes_.begin(), n_ * axis_words_, axes_.begin());
+  std::copy_n(other.active_.begin(), cut_words_, active_.begin());
 }
 
-void Parts::add_common(TreeId tree) {
-  const Word *axes = trees_.axes(tree), *cuts = trees_.cuts(tree);
-  for (int w = 0; w < cut_words_; ++w) active_[w] |= cuts[w];
-  Word* target = nullptr;
-  Word* part = axes_.data();
-  for (int k = 0; k < n_;) {
-    if (!overlap(part, axes, axis_words_)) {
+void Parts::join(int first, const Word* axes, Word* target) {
+  // All parts from `first` on that share an axis with `axes` become part of the target, or of the first of them.
+  for (int k = first; k < n_;) {
+    Word* own = part(k);
+    if (!overlap(own, axes, axis_words_)) {
       ++k;
-      part += axis_words_;
     } else if (!target) {
-      target = part;
-      for (int w = 0; w < axis_words_; ++w) part[w] |= axes[w];
+      target = own;
+      for (int w = 0; w < axis_words_; ++w) own[w] |= axes[w];
       ++k;
-      part += axis_words_;
-    } else {  // the tree connects two components
-      const Word* last = axes_.data() + static_cast<std::ptrdiff_t>(--n_) * axis_words_;
+    } else {
+      const Word* last = part(--n_);
       for (int w = 0; w < axis_words_; ++w) {
-        target[w] |= part[w];
-        part[w] = last[w];
+        target[w] |= own[w];
+        own[w] = last[w];
       }
     }
   }
-  if (target) return;
-  std::copy_n(axes, axis_words_, part);
-  ++n_;
+  if (!target) std::copy_n(axes, axis_words_, part(n_++));
 }
 
-double Parts::cells_on(int axis, const Word* domain) const {
-  const int n_active = count_bits(active_.data(), problem_.cuts.start[axis], problem_.cuts.start[axis + 1]);
-  if (problem_.axes.chain[axis]) return n_active + 1;
-  // An upper bound: how many groups sets tell apart is counted only when the box is finished.
-  const int words = problem_.cuts.words;
-  const int held = count_bits(domain + static_cast<std::ptrdiff_t>(axis) * words, 0, words * word_bits);
-  return std::min(held, 1 << std::min(n_active, 30));
+void Parts::add_row(TreeId tree) {
+  const Word *axes = trees_->axes(tree), *cuts = trees_->cuts(tree);
+  for (int w = 0; w < cut_words_; ++w) active_[w] |= cuts[w];
+  for (int w = 0; w < axis_words_; ++w) axes_[w] |= axes[w];
+  join(1, axes, axes_.data());
+}
+
+void Parts::add_common(TreeId tree) {
+  const Word *axes = trees_->axes(tree), *cuts = trees_->cuts(tree);
+  if ((*trees_)[tree].is_leaf()) return;
+  for (int w = 0; w < cut_words_; ++w) active_[w] |= cuts[w];
+  join(0, axes, nullptr);
 }
 
 double Parts::cost(const Word* domain) {
   std::fill(all_axes_.begin(), all_axes_.end(), 0);
   for (int k = 0; k < n_; ++k) {
     double cells = 1.0;
-    each_bit(axes(k), axis_words_, [&](int axis) { cells *= cells_on(axis, domain); });
+    each_bit(axes(k), axis_words_, [&](int axis) { cells *= cells_on(*problem_, active_.data(), axis, domain); });
     for (int w = 0; w < axis_words_; ++w) all_axes_[w] |= axes(k)[w];
     parts_[k] = {cells, Side::vector};
   }

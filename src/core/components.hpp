@@ -13,6 +13,12 @@ namespace boxqte {
 
 enum class Side : std::int8_t { vector, a, b };
 
+/// The most cells that a box may be counted in: the limit, or less where the margins of all classes would take too much memory.
+double countable_cells(const Problem& problem, double finish_limit);
+
+/// How many groups of cells the active cuts tell apart on the axis; on a chain exactly, otherwise at most.
+double cells_on(const Problem& problem, const Word* active, int axis, const Word* domain);
+
 class Parts {
  public:
   Parts(const Problem& problem, const ResidualTrees& trees);
@@ -20,8 +26,9 @@ class Parts {
   /// Find the parts of the node; what finishing it costs: cells(A) + 4 cells(B) of the best greedy division.
   double find(const Node& node);
 
-  /// The same step by step: clear, add all trees, then `cost`. Rows first; a common tree may join parts.
+  /// The same step by step, in any order: clear, add all trees, then `cost`.
   void clear();
+  void copy(const Parts& other);
   void add_row(TreeId tree);
   void add_common(TreeId tree);
   double cost(const Word* domain);
@@ -41,10 +48,11 @@ class Parts {
     Side side = Side::vector;
   };
 
-  double cells_on(int axis, const Word* domain) const;
+  Word* part(int k) { return axes_.data() + static_cast<std::ptrdiff_t>(k) * axis_words_; }
+  void join(int first, const Word* axes, Word* target);
 
-  const Problem& problem_;
-  const ResidualTrees& trees_;
+  const Problem* problem_;
+  const ResidualTrees* trees_;
   int axis_words_, cut_words_;
   int n_ = 0;
   std::vector<Word> axes_;  ///< part x word

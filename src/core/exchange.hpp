@@ -10,7 +10,10 @@
 #include <span>
 #include <vector>
 
+#include "bounds.hpp"
+#include "choose.hpp"
 #include "components.hpp"
+#include "enclose.hpp"
 #include "finish.hpp"
 #include "masses.hpp"
 #include "node.hpp"
@@ -65,6 +68,9 @@ class ExchangeWorker {
   /// depth first (depth_first: every one). Every call makes progress: its first box is settled or split.
   ExchangeReply work(const Word* boxes, std::span<const double> masses, std::int64_t budget, bool depth_first);
 
+  /// Lower bounds of the masses of each box, which stays open: box x [fair, unfair, low].
+  std::vector<double> bounds(const Word* boxes, std::size_t n);
+
   /// From another thread: a call that is going on should come back now. For good.
   void halt() { halted_.store(true, std::memory_order_relaxed); }
 
@@ -80,11 +86,6 @@ class ExchangeWorker {
   };
 
   void search(Call& call, const Word* box);
-  bool decide(const Node& node, Masses& masses);
-  bool decided_by_bounds(const Node& node);
-  int choose(const Node& node);
-  int find_candidates(const Node& node);
-  double child_cost(const Node& node, int cut, int side);
   bool out_of_budget(const Call& call) const;
   void close(Call& call, const Node& node, ExchangeReply::How how, const Masses& masses);
   void open(Call& call, const Word* box, double mass, double cost);
@@ -94,29 +95,26 @@ class ExchangeWorker {
   const Problem& problem_;
   ExchangeOptions options_;
   double finish_limit_;
-  std::int64_t margin_;  ///< a sign counts as certain by bounds only beyond this: the library's rounding error plus ours
+  Decision decision_;
   std::size_t box_words_;
   std::atomic<bool> halted_{false};
 
   // All that refers to residual trees, rebuilt when they take too much memory.
   struct Trees {
-    Trees(const Problem& problem, std::size_t memory)
-        : nodes(problem), parts(problem, nodes.trees()), child_parts(problem, nodes.trees()),
-          finisher(problem, nodes.trees(), memory) {}
+    Trees(const Problem& problem, std::size_t memory, double finish_limit)
+        : nodes(problem), parts(problem, nodes.trees()), finisher(problem, nodes.trees(), memory), chooser(nodes),
+          encloser(nodes, finisher, finish_limit) {}
     Nodes nodes;
-    Parts parts, child_parts;
+    Parts parts;
     Finisher finisher;
+    Chooser chooser;
+    Encloser encloser;
   };
   std::unique_ptr<Trees> trees_;
   std::size_t tree_limit_ = 0;
 
   std::size_t most_frames_;
   std::vector<Node> frames_;  ///< the depth-first search's path
-  Node spare_;
-  std::vector<std::int64_t> low_, high_;  ///< class -> bounds of its margin
-  std::vector<Kind> verdict_;
-  std::vector<double> score_;  ///< cut -> summed range of the trees rooted there
-  std::vector<std::int32_t> scored_, best_;
 };
 
 }  // namespace boxqte

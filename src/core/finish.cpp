@@ -1,6 +1,7 @@
 #include "finish.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace boxqte {
 
@@ -22,7 +23,14 @@ std::size_t ListCache::Hash::operator()(const Key& key) const {
 }
 
 Finisher::Finisher(const Problem& problem, const ResidualTrees& trees, std::size_t memory)
-    : problem_(problem), trees_(trees), grid_(problem, trees), memory_(memory) {
+    : problem_(problem),
+      trees_(trees),
+      grid_(problem, trees),
+      memory_(memory),
+      own_(grid_),
+      common_(grid_),
+      least_sheet_(grid_),
+      most_sheet_(grid_) {
   chosen_.reserve(problem.trees.root.size());
 }
 
@@ -58,7 +66,7 @@ Values& Finisher::part_list(const Node& node, const Parts& parts, int k) {
   if (Values* known = cache_.find(key_)) return *known;
   grid_.group_all(node, parts.active(), parts.axes(k));
   grid_.lay_out(parts.axes(k), layout_);
-  grid_.masses(layout_, masses_);
+  grid_.masses(layout_, 0, layout_.n, masses_);
   grid_.sums(layout_, trees_of_part(node, parts.axes(k)), values_);
   Values made;
   made.assign(values_.data(), masses_.data(), layout_.cells);
@@ -88,8 +96,9 @@ Values& Finisher::list(const Node& node, const Parts& parts, Side side) {
 // --- the vector part: a grid of margins --------------------------------------------------------------------------------
 
 template <class Visit>
-void Finisher::each_class(const Node& node, const Layout& rows, Visit visit) {
-  // The table of the class before becomes this one's: most of their trees are the same. Leaves go into a constant.
+void Finisher::each_class(const Node& node, Visit visit) {
+  // The sheets of the class before become this one's: most of their trees are the same. Leaves go into a constant.
+  own_.begin(rows_);
   for (int c = 0; c < node.n_classes; ++c) {
     std::int64_t constant = node.offset[c];
     chosen_.clear();
@@ -101,56 +110,105 @@ void Finisher::each_class(const Node& node, const Layout& rows, Visit visit) {
         chosen_.push_back(tree);
     }
     if (c == 0) {
-      grid_.sums(rows, chosen_, own_);
+      own_.add(chosen_);
     } else {
-      for (int r = 0; r < node.n_rows; ++r) {
-        const TreeId before = node.row(r)[c - 1], after = node.row(r)[c];
-        if (before != after) grid_.replace(rows, before, after, own_);
-      }
+      for (int r = 0; r < node.n_rows; ++r)
+        if (node.row(r)[c] != node.row(r)[c - 1]) own_.replace(node.row(r)[c - 1], node.row(r)[c]);
     }
     visit(c, constant);
   }
 }
 
-void Finisher::vector_extremes(const Node& node, const Parts& parts) {
-  // Common trees add the same to all classes, so who is least is found among the rows alone, on the smaller grid of their axes.
+void Finisher::lay_out_vector(const Node& node, const Parts& parts) {
   grid_.group_all(node, parts.active(), parts.axes(0));
   grid_.lay_out(parts.axes(0), layout_);
   grid_.lay_out_within(layout_, grid_.row_axes(), rows_);
+}
+
+void Finisher::row_extremes(const Node& node, const Interval* add) {
+  // add (if given): what is added to a class when the smallest, and when the largest, is looked for. Common trees add the same to all classes, so who is least is found among the rows alone, on the smaller grid of their axes.
   row_least_.resize(rows_.cells);
   row_most_.resize(rows_.cells);
-  each_class(node, rows_, [&](int c, std::int64_t constant) {
-    std::int64_t *least = row_least_.data(), *most = row_most_.data();
-    const std::int64_t* own = own_.data();
-    if (c == 0)
-      for (int i = 0; i < rows_.cells; ++i) least[i] = most[i] = own[i] + constant;
-    else
-      for (int i = 0; i < rows_.cells; ++i) {
-        const std::int64_t value = own[i] + constant;
-        least[i] = std::min(least[i], value);
-        most[i] = std::max(most[i], value);
-      }
+  each_class(node, [&](int c, std::int64_t constant) {
+    const int tile = own_.tile();
+    if (tile_sum_.size() < static_cast<std::size_t>(tile)) tile_sum_.resize(tile);
+    const std::int64_t* sum = tile_sum_.data();
+    for (int o = 0; o < own_.outer(); ++o) {
+      std::int64_t* least = row_least_.data() + static_cast<std::ptrdiff_t>(o) * tile;
+      std::int64_t* most = row_most_.data() + static_cast<std::ptrdiff_t>(o) * tile;
+      own_.sum(o, tile_sum_.data());
+      const std::int64_t to_least = constant + (add ? add[c].low : 0), to_most = constant + (add ? add[c].high : 0);
+      if (c == 0)
+        for (int i = 0; i < tile; ++i) {
+          least[i] = sum[i] + to_least;
+          most[i] = sum[i] + to_most;
+        }
+      else
+        for (int i = 0; i < tile; ++i) {
+          least[i] = std::min(least[i], sum[i] + to_least);
+          most[i] = std::max(most[i], sum[i] + to_most);
+        }
+    }
   });
-  grid_.masses(layout_, cell_mass_);
-  grid_.sums(layout_, trees_of_part(node, parts.axes(0)), least_);
-  n_cells_ = layout_.cells;
-  most_.assign(least_.begin(), least_.begin() + n_cells_);
-  grid_.spread(rows_, row_least_.data(), layout_, least_.data());
-  grid_.spread(rows_, row_most_.data(), layout_, most_.data());
+}
+
+void Finisher::open_cells(const Node& node, const Parts& parts, const Values& a, const Values& b, std::int64_t reach,
+                          bool every) {
+  // The extremes of the vector part's cells, but for those on which no sum can tell two classes apart: they count for nothing,
+  // not even as closer than `reach` to a threshold. every: cells with equal extremes too. The rows' extremes are there.
+  const Thresholds& t = problem_.thresholds;
+  const std::int64_t highest = t.neg + reach - a.least() - b.least(), lowest = t.neg - reach - a.most() - b.most();
+  common_.begin(layout_);
+  common_.add(trees_of_part(node, parts.axes(0)));
+  common_.settle();
+  for (Sheets* extreme : {&least_sheet_, &most_sheet_}) {
+    extreme->begin(layout_);
+    extreme->add(rows_, (extreme == &least_sheet_ ? row_least_ : row_most_).data());
+    extreme->settle();
+  }
+  const int tile = common_.tile(), outer = common_.outer();
+  grid_.masses(layout_, 0, common_.outer_axes(), outer_mass_);
+  grid_.masses(layout_, common_.outer_axes(), layout_.n, tile_mass_);
+  const std::size_t room = static_cast<std::size_t>(layout_.cells);
+  if (least_.size() < room) {
+    least_.resize(room);
+    most_.resize(room);
+    cell_mass_.resize(room);
+  }
+  if (tile_sum_.size() < static_cast<std::size_t>(tile)) tile_sum_.resize(tile);
+  int kept = 0;
+  for (int o = 0; o < outer; ++o) {
+    std::int64_t* sum = tile_sum_.data();
+    common_.sum(o, sum);
+    const std::int64_t *row_least = least_sheet_.row(o), *row_most = most_sheet_.row(o);
+    const double mass = outer_mass_[o];
+    std::int64_t open = 0;
+    for (int j = 0; j < tile; ++j)
+      open |= -static_cast<std::int64_t>((sum[j] + row_least[j] <= highest) & (sum[j] + row_most[j] >= lowest));
+    if (!open) continue;
+    for (int j = 0; j < tile; ++j) {
+      const std::int64_t least = sum[j] + row_least[j], most = sum[j] + row_most[j];
+      least_[kept] = least;
+      most_[kept] = most;
+      cell_mass_[kept] = mass * tile_mass_[j];
+      kept += (least < most || every) & (least <= highest) & (most >= lowest);
+    }
+  }
+  n_cells_ = kept;
 }
 
 void Finisher::vector_margins(const Node& node, const Parts& parts) {
-  grid_.group_all(node, parts.active(), parts.axes(0));
-  grid_.lay_out(parts.axes(0), layout_);
-  grid_.lay_out_within(layout_, grid_.row_axes(), rows_);
-  grid_.masses(layout_, cell_mass_);
+  lay_out_vector(node, parts);
+  grid_.masses(layout_, 0, layout_.n, cell_mass_);
   n_cells_ = layout_.cells;
   grid_.sums(layout_, trees_of_part(node, parts.axes(0)), values_);
   if (margins_.size() < static_cast<std::size_t>(node.n_classes)) margins_.resize(node.n_classes);
-  each_class(node, rows_, [&](int c, std::int64_t constant) {
+  each_class(node, [&](int c, std::int64_t constant) {
+    row_least_.resize(rows_.cells);
+    for (int o = 0; o < own_.outer(); ++o) own_.sum(o, row_least_.data() + static_cast<std::ptrdiff_t>(o) * own_.tile());
     margins_[c].resize(n_cells_);
     for (int i = 0; i < n_cells_; ++i) margins_[c][i] = values_[i] + constant;
-    grid_.spread(rows_, own_.data(), layout_, margins_[c].data());
+    grid_.spread(rows_, row_least_.data(), layout_, margins_[c].data());
   });
   least_.assign(margins_[0].begin(), margins_[0].end());
   most_ = least_;
@@ -162,22 +220,6 @@ void Finisher::vector_margins(const Node& node, const Parts& parts) {
 }
 
 // --- counting ----------------------------------------------------------------------------------------------------------
-
-void Finisher::drop_settled_cells(const Values& a, const Values& b) {
-  // Cells on which no sum can tell two classes apart count for nothing, not even as close to a threshold.
-  const Thresholds& t = problem_.thresholds;
-  const std::int64_t reach = std::max(t.band, t.fuzz);
-  const std::int64_t highest = t.neg + reach - a.least() - b.least(), lowest = t.neg - reach - a.most() - b.most();
-  int kept = 0;
-  for (int i = 0; i < n_cells_; ++i) {
-    const std::int64_t least = least_[i], most = most_[i];
-    least_[kept] = least;
-    most_[kept] = most;
-    cell_mass_[kept] = cell_mass_[i];
-    kept += (least < most || t.fuzz > 0) && least <= highest && most >= lowest;
-  }
-  n_cells_ = kept;
-}
 
 Finisher::Count Finisher::count_signs(const Values& a, const Values& b) {
   // Unfair where the smallest margin is at most neg and the largest above it: a difference of two ranks in B.
@@ -240,6 +282,19 @@ Finisher::Count Finisher::count_few(const Values& a, const Values& b) {
   return count;
 }
 
+Finisher::Count Finisher::count_cheaply(Values& a, Values& b) {
+  // Either list may be the one that is looked up; costs in nanoseconds.
+  if (n_cells_ == 0) return {};
+  const double cells = n_cells_, n_a = a.size(), n_b = b.size();
+  const double compare = n_b <= few ? n_a * n_b * (4 + 0.4 * cells) : std::numeric_limits<double>::infinity();
+  const double look_up_b = 8 * cells * n_a + (b.indexed() ? 0 : 4 * n_b);
+  const double look_up_a = 8 * cells * n_b + (a.indexed() ? 0 : 4 * n_a);
+  if (compare <= std::min(look_up_a, look_up_b)) return count_few(a, b);
+  Values &outer = look_up_b <= look_up_a ? a : b, &inner = look_up_b <= look_up_a ? b : a;
+  inner.index();
+  return count_signs(outer, inner);
+}
+
 Finisher::Count Finisher::count_confident(const Node& node, const Values& a, const Values& b) {
   // Each class on its own: confident from its own margin, unfair if some class of the cell has the other sign.
   const Thresholds& t = problem_.thresholds;
@@ -294,10 +349,11 @@ bool Finisher::finish(const Node& node, const Parts& parts, Masses& masses) {
   Values& a = list(node, parts, Side::a);
   Count count;
   if (problem_.thresholds.simple) {
-    vector_extremes(node, parts);
-    drop_settled_cells(a, b);
-    if (n_cells_ > 0 && b.size() > few) b.index();
-    count = b.size() <= few ? count_few(a, b) : count_signs(a, b);
+    const Thresholds& t = problem_.thresholds;
+    lay_out_vector(node, parts);
+    row_extremes(node, nullptr);
+    open_cells(node, parts, a, b, std::max(t.band, t.fuzz), t.fuzz > 0);
+    count = count_cheaply(a, b);
   } else {
     vector_margins(node, parts);
     b.index();
@@ -311,6 +367,87 @@ bool Finisher::finish(const Node& node, const Parts& parts, Masses& masses) {
   masses.add(Kind::fair, std::max(everything - unfair - low, 0.0));
   masses.add(Kind::ambiguous, std::min(share * count.near, everything));
   return true;
+}
+
+// --- bounds inside a box -----------------------------------------------------------------------------------------------
+
+Interval Finisher::range(const Node& node, std::span<const TreeId> trees, const Word* axes, const Word* cuts) {
+  grid_.begin(node);
+  grid_.group_all(node, cuts, axes);
+  grid_.lay_out(axes, layout_);
+  common_.begin(layout_);
+  common_.add(trees);
+  common_.settle();
+  if (tile_sum_.size() < static_cast<std::size_t>(common_.tile())) tile_sum_.resize(common_.tile());
+  Interval found{std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()};
+  for (int o = 0; o < common_.outer(); ++o) {
+    common_.sum(o, tile_sum_.data());
+    for (int j = 0; j < common_.tile(); ++j) {
+      found.low = std::min(found.low, tile_sum_[j]);
+      found.high = std::max(found.high, tile_sum_[j]);
+    }
+  }
+  return found;
+}
+
+double Finisher::certain_signs(const Node& node, const Parts& parts, Values& a, Values& b,
+                               const std::vector<Interval>& add) {
+  row_extremes(node, add.data());
+  open_cells(node, parts, a, b, 0, false);
+  return count_cheaply(a, b).unfair.value();
+}
+
+Certain Finisher::certain_confident(const Node& node, const Parts& parts, Values& a, Values& b,
+                                    const std::vector<Interval>& slack) {
+  const Thresholds& t = problem_.thresholds;
+  vector_margins(node, parts);
+  b.index();
+  Sum fair, unfair, low;
+  const auto between = [&](int first, int last) { return last > first ? b.prefix(last) - b.prefix(first) : 0.0; };
+  for (int cell = 0; cell < n_cells_; ++cell) {
+    Interval least = slack[0], most = slack[0];  // bounds of the smallest, and of the largest, margin over the classes
+    for (int c = 0; c < node.n_classes; ++c) {
+      const std::int64_t margin = margins_[c][cell], from = margin + slack[c].low, to = margin + slack[c].high;
+      least = c == 0 ? Interval{from, to} : Interval{std::min(least.low, from), std::min(least.high, to)};
+      most = c == 0 ? Interval{from, to} : Interval{std::max(most.low, from), std::max(most.high, to)};
+    }
+    for (int i = 0; i < a.size(); ++i) {
+      const std::int64_t add = a.value(i);
+      const int some_neg = b.rank(t.neg - add - least.high), maybe_neg = b.rank(t.neg - add - least.low);
+      const int no_pos = b.rank(t.pos - 1 - add - most.high), maybe_no_pos = b.rank(t.pos - 1 - add - most.low);
+      double cell_fair = 0.0, cell_unfair = 0.0, cell_low = 0.0;
+      for (int c = 0; c < node.n_classes; ++c) {
+        const std::int64_t from = margins_[c][cell] + add + slack[c].low, to = margins_[c][cell] + add + slack[c].high;
+        const int below_pos = b.rank(t.conf_pos - 1 - from), surely_below_pos = b.rank(t.conf_pos - 1 - to);
+        const int in_neg = b.rank(t.conf_neg - to), maybe_in_neg = b.rank(t.conf_neg - from);
+        const double mass = node.class_mass[c];
+        cell_low += mass * between(maybe_in_neg, surely_below_pos);
+        cell_unfair += mass * (between(below_pos, some_neg) + between(maybe_no_pos, in_neg));
+        cell_fair += mass * (between(std::max(below_pos, maybe_neg), b.size()) + b.prefix(std::min(in_neg, no_pos)));
+      }
+      const double w = cell_mass_[cell] * a.mass(i);
+      fair.add(w * cell_fair);
+      unfair.add(w * cell_unfair);
+      low.add(w * cell_low);
+    }
+  }
+  const double share = outside(node, parts);
+  return {share * fair.value(), share * unfair.value(), share * low.value()};
+}
+
+Certain Finisher::count_certain(const Node& node, const Parts& parts, const std::vector<Interval>& slack) {
+  grid_.begin(node);
+  Values& b = list(node, parts, Side::b);
+  Values& a = list(node, parts, Side::a);
+  if (!problem_.thresholds.simple) return certain_confident(node, parts, a, b, slack);
+  const double share = outside(node, parts), everything = node.mass();
+  lay_out_vector(node, parts);
+  // At most unfair: the smallest margin may be as low, and the largest as high, as the slack allows.
+  const double at_most = share * certain_signs(node, parts, a, b, slack);
+  outward_.resize(slack.size());
+  for (std::size_t c = 0; c < slack.size(); ++c) outward_[c] = {slack[c].high, slack[c].low};
+  const double at_least = share * certain_signs(node, parts, a, b, outward_);
+  return {std::max(everything - at_most, 0.0), std::max(at_least, 0.0), 0.0};
 }
 
 }  // namespace boxqte

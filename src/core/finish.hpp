@@ -12,9 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include "bounds.hpp"
 #include "components.hpp"
 #include "masses.hpp"
 #include "part_grid.hpp"
+#include "sheets.hpp"
 #include "values.hpp"
 
 namespace boxqte {
@@ -48,14 +50,9 @@ class ListCache {
   std::size_t bytes_ = 0;
 };
 
-/// What is certain about the mass of a box that cannot be finished: lower bounds, as shares of the box.
-struct Shares {
+/// What is certain about the masses of a box that cannot be finished: lower bounds.
+struct Certain {
   double fair = 0.0, unfair = 0.0, low = 0.0;
-};
-
-/// What the trees that were left out may add to a class: between low and high.
-struct Slack {
-  std::int64_t low = 0, high = 0;
 };
 
 class Finisher {
@@ -66,8 +63,10 @@ class Finisher {
   /// `parts` must be those of the node.
   bool finish(const Node& node, const Parts& parts, Masses& masses);
 
-  /// Theorem 10: bounds on the shares of a node from which trees were taken; slack says what they may add to each class.
-  Shares bounds(const Node& node, const Parts& parts, const std::vector<Slack>& slack);
+  /// Theorem 10: the same for a node from which trees were taken; slack says what they may add to each class's margin.
+  Certain count_certain(const Node& node, const Parts& parts, const std::vector<Interval>& slack);
+  /// The smallest and the largest sum of some common trees of the node, over their axes and cuts.
+  Interval range(const Node& node, std::span<const TreeId> trees, const Word* axes, const Word* cuts);
 
   /// To be called between boxes: forget the lists if they take more memory than they may.
   void tidy() {
@@ -89,13 +88,17 @@ class Finisher {
   void begin_key(const Node& node, const Parts& parts, Side side, int only);
   std::span<const TreeId> trees_of_part(const Node& node, const Word* axes);
 
-  void vector_extremes(const Node& node, const Parts& parts);
+  void lay_out_vector(const Node& node, const Parts& parts);
+  void row_extremes(const Node& node, const Interval* add);
+  void open_cells(const Node& node, const Parts& parts, const Values& a, const Values& b, std::int64_t reach, bool every);
   void vector_margins(const Node& node, const Parts& parts);
   template <class Visit>
-  void each_class(const Node& node, const Layout& rows, Visit visit);
-  void drop_settled_cells(const Values& a, const Values& b);
+  void each_class(const Node& node, Visit visit);
+  Count count_cheaply(Values& a, Values& b);
   Count count_signs(const Values& a, const Values& b);
   Count count_few(const Values& a, const Values& b);
+  double certain_signs(const Node& node, const Parts& parts, Values& a, Values& b, const std::vector<Interval>& add);
+  Certain certain_confident(const Node& node, const Parts& parts, Values& a, Values& b, const std::vector<Interval>& slack);
   Count count_confident(const Node& node, const Values& a, const Values& b);
   double outside(const Node& node, const Parts& parts) const;
 
@@ -107,12 +110,16 @@ class Finisher {
   ListCache::Key key_;
   std::vector<TreeId> chosen_;
   Layout layout_, rows_;
+  Sheets own_;  ///< one class's rows
+  Sheets common_, least_sheet_, most_sheet_;
+  std::vector<std::int64_t> tile_sum_;
+  std::vector<double> outer_mass_, tile_mass_;
+  std::vector<Interval> outward_;
 
-  int n_cells_ = 0;                                     ///< cells of the vector part
+  int n_cells_ = 0;  ///< cells of the vector part that are still to be counted
   std::vector<double> cell_mass_;
   std::vector<std::int64_t> least_, most_;              ///< cell -> smallest and largest margin over the classes
   std::vector<std::int64_t> row_least_, row_most_;      ///< the same of the rows alone, over their own axes
-  std::vector<std::int64_t> own_;                       ///< one class's rows
   std::vector<std::vector<std::int64_t>> margins_;      ///< class x cell, where every class counts on its own
   std::vector<std::int64_t> values_;
   std::vector<double> masses_;

@@ -121,11 +121,13 @@ void PartGrid::lay_out_within(const Layout& layout, const Word* axes, Layout& in
     }
 }
 
-void PartGrid::masses(const Layout& layout, std::vector<double>& out) const {
-  if (out.size() < static_cast<std::size_t>(layout.cells)) out.resize(layout.cells);
-  out[0] = 1.0;
+void PartGrid::masses(const Layout& layout, int first, int stop, std::vector<double>& out) const {
   std::ptrdiff_t n = 1;
-  for (int i = 0; i < layout.n; ++i) {
+  for (int i = first; i < stop; ++i) n *= layout.size[i];
+  if (out.size() < static_cast<std::size_t>(n)) out.resize(n);
+  out[0] = 1.0;
+  n = 1;
+  for (int i = first; i < stop; ++i) {
     const int size = layout.size[i];
     const double* mass = group_mass_.data() + static_cast<std::ptrdiff_t>(layout.axis[i]) * longest_;
     for (std::ptrdiff_t cell = n - 1; cell >= 0; --cell) {  // from the end, so that entries are read before they change

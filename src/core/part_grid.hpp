@@ -25,6 +25,7 @@ class PartGrid {
   void begin(const Node& node);
   /// The axes of the sensitive-dependent trees.
   const Word* row_axes() const { return row_axes_.data(); }
+  bool tests(TreeId tree, int axis) const { return trees_.tests(tree, axis); }
 
   /// Collect the box's cells on the axis into groups that the active cuts do not tell apart.
   void group(const Node& node, const Word* active, int axis);
@@ -37,8 +38,8 @@ class PartGrid {
   /// The axes of `layout` that are among the given ones, in the same order.
   void lay_out_within(const Layout& layout, const Word* axes, Layout& inner) const;
 
-  /// The mass of every cell of the grid.
-  void masses(const Layout& layout, std::vector<double>& out) const;
+  /// The mass of every cell of the grid of the layout's axes first..stop-1.
+  void masses(const Layout& layout, int first, int stop, std::vector<double>& out) const;
   /// The sum of the trees at every cell of the grid.
   void sums(const Layout& layout, std::span<const TreeId> trees, std::vector<std::int64_t>& out);
   /// Add a tree that need not be there before, and take one away; either may be a leaf, which is left alone.

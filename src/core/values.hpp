@@ -18,6 +18,8 @@ class Values {
   /// Prepare `rank`, `prefix` and `near`.
   void index();
 
+  bool indexed() const { return !bucket_.empty(); }
+
   int size() const { return n_; }
   std::int64_t value(int i) const { return key_[i + 1]; }
   double mass(int i) const { return mass_[i]; }

@@ -258,9 +258,9 @@ def warm_up(jobs: list[Job], say: Callable[[str], None]) -> None:
     """Compile what the jobs need before anything is timed; once a machine."""
     commands = []
     if any(job.engine == "box" for job in jobs):
-        from boxqte.engines.box import exchange, jit, window
+        from boxqte.engines.box import jit, window
 
-        if jit.needs_compiling(exchange.__file__) or jit.needs_compiling(window.__file__):
+        if jit.needs_compiling(window.__file__):
             commands.append(["-m", "boxqte.engines.box"])
     if any(job.sample for job in jobs):
         commands.append(["-c", "from boxqte.bench.testing import load_sampling; load_sampling()"])

@@ -33,7 +33,7 @@ def compile_points() -> None:
 def compile_draws() -> None:
     """The kernels that draw counterexamples from counted boxes, and that look for any."""
     p = compile_problem(build_grid(loan_ensemble(), loan_space(), Fairness("race")))
-    drawer = Drawer(p, finish_limit=8000, arena=1)
+    drawer = Drawer(p, finish_limit=8000)
     cells, combination = np.zeros((1, p.n_axes), np.int32), np.zeros((1, 2), np.int32)
     drawer.draw(root_boxes(p), np.ones(1, np.int64), 0, np.zeros(1, np.int64), cells, combination)
     drawer.exists(root_boxes(p))

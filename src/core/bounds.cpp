@@ -1,0 +1,69 @@
+#include "bounds.hpp"
+
+#include <algorithm>
+
+namespace boxqte {
+
+Decision::Decision(const Problem& problem)
+    : thresholds_(problem.thresholds),
+      margin_(problem.thresholds.band + problem.thresholds.fuzz),
+      margins_(static_cast<std::size_t>(std::max(problem.combinations.size(), 1))),
+      verdict_(margins_.size()) {}
+
+bool Decision::decide(const Node& node, const ResidualTrees& trees) {
+  const int n = node.n_classes;
+  // Theorem 1: one class left, exchanging sensitive values changes nothing at all.
+  if (thresholds_.simple && n == 1) {
+    verdict_[0] = Kind::fair;
+    return true;
+  }
+  Interval common;
+  for (int t = 0; t < node.n_common; ++t) common.add(trees[node.common[t]]);
+  for (int c = 0; c < n; ++c) margins_[c] = {node.offset[c] + common.low, node.offset[c] + common.high};
+  for (int r = 0; r < node.n_rows; ++r) {
+    const TreeId* row = node.row(r);
+    for (int c = 0; c < n; ++c) margins_[c].add(trees[row[c]]);
+  }
+  return decide(std::span<const Interval>(margins_).first(n));
+}
+
+bool Decision::decide(std::span<const Interval> margins) {
+  const Thresholds& t = thresholds_;
+  Interval least = margins[0], most = margins[0];  // the smallest, and the largest, of the lower and of the upper bounds
+  for (const Interval& m : margins.subspan(1)) {
+    least = {std::min(least.low, m.low), std::min(least.high, m.high)};
+    most = {std::max(most.low, m.low), std::max(most.high, m.high)};
+  }
+  const bool surely_neg = least.high <= t.neg - margin_;  // some class is certainly of class 0
+  const bool surely_pos = most.low >= t.pos + margin_;
+  if (t.simple) {
+    // Theorem 2: all classes of one sign, or two surely of opposite signs.
+    const bool one_sign = least.low >= t.pos + margin_ || most.high <= t.neg - margin_;
+    verdict_[0] = one_sign ? Kind::fair : Kind::unfair;
+    return one_sign || (surely_neg && surely_pos);
+  }
+  // Theorem 3: class by class. All or none: an open box is kept as its cells alone, so no part of it may be counted early.
+  const bool never_neg = least.low > t.neg + margin_, never_pos = most.high < t.pos - margin_;
+  for (std::size_t c = 0; c < margins.size(); ++c) {
+    const auto [low, high] = margins[c];
+    if (high < t.conf_pos - margin_ && low > t.conf_neg + margin_)
+      verdict_[c] = Kind::low;
+    else if (low >= t.conf_pos + margin_ && (surely_neg || never_neg))
+      verdict_[c] = surely_neg ? Kind::unfair : Kind::fair;
+    else if (high <= t.conf_neg - margin_ && (surely_pos || never_pos))
+      verdict_[c] = surely_pos ? Kind::unfair : Kind::fair;
+    else
+      return false;
+  }
+  return true;
+}
+
+void Decision::count(const Node& node, Masses& masses) const {
+  const double mass = node.mass();
+  if (thresholds_.simple)
+    masses.add(verdict_[0], mass);
+  else
+    for (int c = 0; c < node.n_classes; ++c) masses.add(verdict_[c], mass * node.class_mass[c]);
+}
+
+}  // namespace boxqte

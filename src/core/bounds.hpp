@@ -1,0 +1,40 @@
+// Deciding a box by bounds on the margin of every class (docs/engine.md, Theorems 1 to 3).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "masses.hpp"
+#include "node.hpp"
+
+namespace boxqte {
+
+struct Interval {
+  std::int64_t low = 0, high = 0;
+
+  void add(const Record& record) {
+    low += record.least;
+    high += record.most;
+  }
+};
+
+class Decision {
+ public:
+  explicit Decision(const Problem& problem);
+
+  /// Whether bounds settle the whole node.
+  bool decide(const Node& node, const ResidualTrees& trees);
+  /// The same from bounds on the classes' margins.
+  bool decide(std::span<const Interval> margins);
+  /// Add the masses of a node that was just decided.
+  void count(const Node& node, Masses& masses) const;
+
+ private:
+  const Thresholds& thresholds_;
+  std::int64_t margin_;  ///< a sign counts as certain only beyond this: the library's rounding error plus ours
+  std::vector<Interval> margins_;
+  std::vector<Kind> verdict_;  ///< class -> verdict; only the first counts where signs are all that matters
+};
+
+}  // namespace boxqte
