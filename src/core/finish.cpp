@@ -1,6 +1,7 @@
 #include "finish.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 namespace boxqte {
@@ -8,7 +9,7 @@ namespace boxqte {
 namespace {
 
 constexpr int block = 64;  // sums are taken in blocks of this many terms: fewer roundings on the way to each sum
-constexpr int few = 24;    // so many entries of B are compared with every cell: vector instructions, no search
+constexpr int lanes = 8;   // sums that go on side by side
 constexpr int tile = 512;  // cells that stay in the nearest cache while B's entries go by
 
 }  // namespace
@@ -27,7 +28,6 @@ Finisher::Finisher(const Problem& problem, const ResidualTrees& trees, std::size
       trees_(trees),
       grid_(problem, trees),
       memory_(memory),
-      own_(grid_),
       common_(grid_),
       least_sheet_(grid_),
       most_sheet_(grid_) {
@@ -89,7 +89,11 @@ Values& Finisher::list(const Node& node, const Parts& parts, Side side) {
   const double all = 1.0;
   made.assign(&nothing, &all, 1);
   for (int k = 1; k < parts.size(); ++k)
-    if (parts.side(k) == side) made.assign_sums(made, part_list(node, parts, k));
+    if (parts.side(k) == side) {
+      Values longer;
+      longer.assign_sums(made, part_list(node, parts, k));
+      made = std::move(longer);
+    }
   return cache_.add(key, std::move(made));
 }
 
@@ -97,25 +101,32 @@ Values& Finisher::list(const Node& node, const Parts& parts, Side side) {
 
 template <class Visit>
 void Finisher::each_class(const Node& node, Visit visit) {
-  // The sheets of the class before become this one's: most of their trees are the same. Leaves go into a constant.
-  own_.begin(rows_);
+  // visit(class, its constant, first cell, the rows' sums from there on, how many): for every tile class after class. The sums
+  // of one class become the next one's: most of their trees are the same, and the difference is a sheet or two.
+  while (own_.size() < static_cast<std::size_t>(node.n_classes)) own_.emplace_back(grid_);
+  constant_.assign(node.offset.begin(), node.offset.begin() + node.n_classes);
   for (int c = 0; c < node.n_classes; ++c) {
-    std::int64_t constant = node.offset[c];
+    own_[c].begin(rows_);
     chosen_.clear();
     for (int r = 0; r < node.n_rows; ++r) {
       const TreeId tree = node.row(r)[c];
       if (trees_[tree].is_leaf())
-        constant += trees_[tree].least;
-      else
+        constant_[c] += trees_[tree].least;
+      else if (c == 0)
         chosen_.push_back(tree);
+      if (c > 0 && tree != node.row(r)[c - 1]) own_[c].replace(node.row(r)[c - 1], tree);
     }
-    if (c == 0) {
-      own_.add(chosen_);
-    } else {
-      for (int r = 0; r < node.n_rows; ++r)
-        if (node.row(r)[c] != node.row(r)[c - 1]) own_.replace(node.row(r)[c - 1], node.row(r)[c]);
+    if (c == 0) own_[c].add(chosen_);
+    own_[c].settle();
+  }
+  const int tile = own_[0].tile();
+  if (tile_sum_.size() < static_cast<std::size_t>(tile)) tile_sum_.resize(tile);
+  for (int o = 0; o < own_[0].outer(); ++o) {
+    std::fill_n(tile_sum_.begin(), tile, 0);
+    for (int c = 0; c < node.n_classes; ++c) {
+      own_[c].add_to(o, tile_sum_.data());
+      visit(c, constant_[c], o * tile, tile_sum_.data(), tile);
     }
-    visit(c, constant);
   }
 }
 
@@ -129,26 +140,19 @@ void Finisher::row_extremes(const Node& node, const Interval* add) {
   // add (if given): what is added to a class when the smallest, and when the largest, is looked for. Common trees add the same to all classes, so who is least is found among the rows alone, on the smaller grid of their axes.
   row_least_.resize(rows_.cells);
   row_most_.resize(rows_.cells);
-  each_class(node, [&](int c, std::int64_t constant) {
-    const int tile = own_.tile();
-    if (tile_sum_.size() < static_cast<std::size_t>(tile)) tile_sum_.resize(tile);
-    const std::int64_t* sum = tile_sum_.data();
-    for (int o = 0; o < own_.outer(); ++o) {
-      std::int64_t* least = row_least_.data() + static_cast<std::ptrdiff_t>(o) * tile;
-      std::int64_t* most = row_most_.data() + static_cast<std::ptrdiff_t>(o) * tile;
-      own_.sum(o, tile_sum_.data());
-      const std::int64_t to_least = constant + (add ? add[c].low : 0), to_most = constant + (add ? add[c].high : 0);
-      if (c == 0)
-        for (int i = 0; i < tile; ++i) {
-          least[i] = sum[i] + to_least;
-          most[i] = sum[i] + to_most;
-        }
-      else
-        for (int i = 0; i < tile; ++i) {
-          least[i] = std::min(least[i], sum[i] + to_least);
-          most[i] = std::max(most[i], sum[i] + to_most);
-        }
-    }
+  each_class(node, [&](int c, std::int64_t constant, int first, const std::int64_t* sum, int n) {
+    std::int64_t *least = row_least_.data() + first, *most = row_most_.data() + first;
+    const std::int64_t to_least = constant + (add ? add[c].low : 0), to_most = constant + (add ? add[c].high : 0);
+    if (c == 0)
+      for (int i = 0; i < n; ++i) {
+        least[i] = sum[i] + to_least;
+        most[i] = sum[i] + to_most;
+      }
+    else
+      for (int i = 0; i < n; ++i) {
+        least[i] = std::min(least[i], sum[i] + to_least);
+        most[i] = std::max(most[i], sum[i] + to_most);
+      }
   });
 }
 
@@ -179,7 +183,8 @@ void Finisher::open_cells(const Node& node, const Parts& parts, const Values& a,
   int kept = 0;
   for (int o = 0; o < outer; ++o) {
     std::int64_t* sum = tile_sum_.data();
-    common_.sum(o, sum);
+    std::fill_n(sum, tile, 0);
+    common_.add_to(o, sum);
     const std::int64_t *row_least = least_sheet_.row(o), *row_most = most_sheet_.row(o);
     const double mass = outer_mass_[o];
     std::int64_t open = 0;
@@ -203,13 +208,16 @@ void Finisher::vector_margins(const Node& node, const Parts& parts) {
   n_cells_ = layout_.cells;
   grid_.sums(layout_, trees_of_part(node, parts.axes(0)), values_);
   if (margins_.size() < static_cast<std::size_t>(node.n_classes)) margins_.resize(node.n_classes);
-  each_class(node, [&](int c, std::int64_t constant) {
-    row_least_.resize(rows_.cells);
-    for (int o = 0; o < own_.outer(); ++o) own_.sum(o, row_least_.data() + static_cast<std::ptrdiff_t>(o) * own_.tile());
-    margins_[c].resize(n_cells_);
-    for (int i = 0; i < n_cells_; ++i) margins_[c][i] = values_[i] + constant;
-    grid_.spread(rows_, row_least_.data(), layout_, margins_[c].data());
+  const std::size_t row_cells = rows_.cells;
+  row_sum_.resize(row_cells * node.n_classes);
+  each_class(node, [&](int c, std::int64_t constant, int first, const std::int64_t* sum, int n) {
+    std::int64_t* out = row_sum_.data() + c * row_cells + first;
+    for (int i = 0; i < n; ++i) out[i] = sum[i] + constant;
   });
+  for (int c = 0; c < node.n_classes; ++c) {
+    margins_[c].assign(values_.begin(), values_.begin() + n_cells_);
+    grid_.spread(rows_, row_sum_.data() + c * row_cells, layout_, margins_[c].data());
+  }
   least_.assign(margins_[0].begin(), margins_[0].end());
   most_ = least_;
   for (int c = 1; c < node.n_classes; ++c)
@@ -243,8 +251,8 @@ Finisher::Count Finisher::count_signs(const Values& a, const Values& b) {
   return count;
 }
 
-Finisher::Count Finisher::count_few(const Values& a, const Values& b) {
-  // As count_signs, for few entries of B: each is compared with all cells.
+Finisher::Count Finisher::compare_cells(const Values& a, const Values& b) {
+  // As count_signs, without an order: each entry of B, at most `block` of them, is compared with all cells.
   const Thresholds& t = problem_.thresholds;
   const std::int64_t reach = std::max(t.band, t.fuzz);
   const auto width = static_cast<std::uint64_t>(2 * reach);
@@ -282,15 +290,62 @@ Finisher::Count Finisher::count_few(const Values& a, const Values& b) {
   return count;
 }
 
+Finisher::Count Finisher::compare_entries(const Values& a, const Values& b) {
+  // As compare_cells, the other way round: few cells, each with all entries of the longer list A.
+  const Thresholds& t = problem_.thresholds;
+  const std::int64_t reach = std::max(t.band, t.fuzz);
+  const auto width = static_cast<std::uint64_t>(2 * reach);
+  const std::int64_t* value = a.values();
+  const double* mass = a.masses();
+  Count count;
+  for (int cell = 0; cell < n_cells_; ++cell)
+    for (int j = 0; j < b.size(); ++j) {
+      const std::int64_t high = t.neg - least_[cell] - b.value(j), low = t.neg - most_[cell] - b.value(j);
+      const double w = cell_mass_[cell] * b.mass(j);
+      std::uint64_t close = 0;
+      for (int start = 0; start < a.size(); start += lanes * block) {
+        std::array<double, lanes> total{};
+        const int stop = std::min(start + lanes * block, a.size());
+        int i = start;
+        for (; i + lanes <= stop; i += lanes)
+          for (int lane = 0; lane < lanes; ++lane) {
+            const std::int64_t v = value[i + lane];
+            total[lane] += (v <= high) & (v > low) ? mass[i + lane] : 0.0;
+            close |= (static_cast<std::uint64_t>(v - high + reach) <= width) |
+                     (static_cast<std::uint64_t>(v - low + reach) <= width);
+          }
+        for (; i < stop; ++i) {
+          total[i % lanes] += (value[i] <= high) & (value[i] > low) ? mass[i] : 0.0;
+          close |= (static_cast<std::uint64_t>(value[i] - high + reach) <= width) |
+                   (static_cast<std::uint64_t>(value[i] - low + reach) <= width);
+        }
+        for (const double part : total) count.unfair.add(w * part);
+      }
+      if (!close) continue;
+      for (int i = 0; i < a.size(); ++i) {
+        const std::int64_t by_high = std::abs(value[i] - high), by_low = std::abs(value[i] - low);
+        count.near += w * mass[i] * ((by_high <= t.band) + (by_low <= t.band));
+        count.fuzzy |= t.fuzz > 0 && (by_high <= t.fuzz || by_low <= t.fuzz);
+      }
+    }
+  return count;
+}
+
 Finisher::Count Finisher::count_cheaply(Values& a, Values& b) {
-  // Either list may be the one that is looked up; costs in nanoseconds.
+  // Either list may be looked up, or all is compared with all; estimates in nanoseconds.
   if (n_cells_ == 0) return {};
   const double cells = n_cells_, n_a = a.size(), n_b = b.size();
-  const double compare = n_b <= few ? n_a * n_b * (4 + 0.4 * cells) : std::numeric_limits<double>::infinity();
-  const double look_up_b = 8 * cells * n_a + (b.indexed() ? 0 : 4 * n_b);
-  const double look_up_a = 8 * cells * n_b + (a.indexed() ? 0 : 4 * n_a);
-  if (compare <= std::min(look_up_a, look_up_b)) return count_few(a, b);
-  Values &outer = look_up_b <= look_up_a ? a : b, &inner = look_up_b <= look_up_a ? b : a;
+  const auto look_up = [&](const Values& inner, double n_inner, double n_outer) {
+    return 8 * cells * n_outer + n_inner * (inner.indexed() ? 0 : inner.sorted() ? 5 : 35);
+  };
+  const double pairs = 0.45 * cells * n_a * n_b;
+  const double by_cells = n_b <= block ? pairs + 5 * n_a * n_b : std::numeric_limits<double>::infinity();
+  const double by_entries = pairs + 5 * cells * std::min(n_a, n_b);
+  const double look_up_b = look_up(b, n_b, n_a), look_up_a = look_up(a, n_a, n_b);
+  const double least = std::min({by_cells, by_entries, look_up_a, look_up_b});
+  if (by_cells == least) return compare_cells(a, b);
+  if (by_entries == least) return n_a >= n_b ? compare_entries(a, b) : compare_entries(b, a);
+  Values &outer = look_up_b == least ? a : b, &inner = look_up_b == least ? b : a;
   inner.index();
   return count_signs(outer, inner);
 }
@@ -381,7 +436,8 @@ Interval Finisher::range(const Node& node, std::span<const TreeId> trees, const 
   if (tile_sum_.size() < static_cast<std::size_t>(common_.tile())) tile_sum_.resize(common_.tile());
   Interval found{std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()};
   for (int o = 0; o < common_.outer(); ++o) {
-    common_.sum(o, tile_sum_.data());
+    std::fill_n(tile_sum_.data(), common_.tile(), 0);
+    common_.add_to(o, tile_sum_.data());
     for (int j = 0; j < common_.tile(); ++j) {
       found.low = std::min(found.low, tile_sum_[j]);
       found.high = std::max(found.high, tile_sum_[j]);

@@ -96,7 +96,8 @@ class Finisher {
   void each_class(const Node& node, Visit visit);
   Count count_cheaply(Values& a, Values& b);
   Count count_signs(const Values& a, const Values& b);
-  Count count_few(const Values& a, const Values& b);
+  Count compare_cells(const Values& a, const Values& b);
+  Count compare_entries(const Values& a, const Values& b);
   double certain_signs(const Node& node, const Parts& parts, Values& a, Values& b, const std::vector<Interval>& add);
   Certain certain_confident(const Node& node, const Parts& parts, Values& a, Values& b, const std::vector<Interval>& slack);
   Count count_confident(const Node& node, const Values& a, const Values& b);
@@ -110,9 +111,10 @@ class Finisher {
   ListCache::Key key_;
   std::vector<TreeId> chosen_;
   Layout layout_, rows_;
-  Sheets own_;  ///< one class's rows
+  std::vector<Sheets> own_;  ///< class -> its rows; behind the first, what sets them apart from the class before
+  std::vector<std::int64_t> constant_;
   Sheets common_, least_sheet_, most_sheet_;
-  std::vector<std::int64_t> tile_sum_;
+  std::vector<std::int64_t> tile_sum_, row_sum_;
   std::vector<double> outer_mass_, tile_mass_;
   std::vector<Interval> outward_;
 

@@ -10,6 +10,7 @@ namespace boxqte {
 namespace {
 
 constexpr std::int64_t far = std::int64_t{1} << 62;
+constexpr int sorted_at_once = 64;
 
 struct Entry {
   std::int64_t value;
@@ -68,8 +69,11 @@ Workspace& workspace() {
 
 }  // namespace
 
-void Values::merge_equal() {
-  std::vector<Entry>& entries = workspace().entries;
+void Values::take() {
+  // The workspace's entries become the list, in order and merged.
+  Workspace& own = workspace();
+  sort_entries(own.entries, own.spare, own.start);
+  const std::vector<Entry>& entries = own.entries;
   const int n = static_cast<int>(entries.size());
   key_.resize(n + 2);
   mass_.resize(n);
@@ -88,32 +92,65 @@ void Values::merge_equal() {
   n_ = kept;
   key_[0] = -far;
   key_[kept + 1] = far;
-  bucket_.clear();
+  least_ = key_[1];
+  most_ = key_[kept];
+  sorted_ = true;
+}
+
+void Values::sort() {
+  if (sorted_) return;
+  std::vector<Entry>& entries = workspace().entries;
+  entries.resize(n_);
+  for (int i = 0; i < n_; ++i) entries[i] = {value(i), mass_[i]};
+  take();
 }
 
 void Values::assign(const std::int64_t* value, const double* mass, int n) {
-  Workspace& own = workspace();
-  own.entries.resize(n);
-  for (int i = 0; i < n; ++i) own.entries[i] = {value[i], mass[i]};
-  sort_entries(own.entries, own.spare, own.start);
-  merge_equal();
+  bucket_.clear();
+  if (n <= sorted_at_once) {
+    std::vector<Entry>& entries = workspace().entries;
+    entries.resize(n);
+    for (int i = 0; i < n; ++i) entries[i] = {value[i], mass[i]};
+    return take();
+  }
+  n_ = n;
+  sorted_ = false;
+  key_.resize(n + 2);
+  std::copy_n(value, n, key_.begin() + 1);
+  mass_.assign(mass, mass + n);
+  least_ = *std::min_element(value, value + n);
+  most_ = *std::max_element(value, value + n);
 }
 
 void Values::assign_sums(const Values& one, const Values& other) {
-  Workspace& own = workspace();
-  own.entries.resize(static_cast<std::size_t>(one.n_) * other.n_);
-  Entry* out = own.entries.data();
-  for (int i = 0; i < one.n_; ++i) {
-    const std::int64_t value = one.value(i);
-    const double mass = one.mass_[i];
-    for (int j = 0; j < other.n_; ++j) *out++ = {value + other.value(j), mass * other.mass_[j]};
+  bucket_.clear();
+  const int n = one.n_ * other.n_;
+  if (n <= sorted_at_once) {
+    std::vector<Entry>& entries = workspace().entries;
+    entries.resize(n);
+    Entry* out = entries.data();
+    for (int i = 0; i < one.n_; ++i)
+      for (int j = 0; j < other.n_; ++j) *out++ = {one.value(i) + other.value(j), one.mass_[i] * other.mass_[j]};
+    return take();
   }
-  sort_entries(own.entries, own.spare, own.start);
-  merge_equal();
+  n_ = n;
+  sorted_ = false;
+  key_.resize(n + 2);
+  mass_.resize(n);
+  std::int64_t* value = key_.data() + 1;
+  double* mass = mass_.data();
+  for (int i = 0; i < one.n_; ++i, value += other.n_, mass += other.n_)
+    for (int j = 0; j < other.n_; ++j) {
+      value[j] = one.value(i) + other.value(j);
+      mass[j] = one.mass_[i] * other.mass_[j];
+    }
+  least_ = one.least_ + other.least_;
+  most_ = one.most_ + other.most_;
 }
 
 void Values::index() {
-  if (!bucket_.empty()) return;
+  if (indexed()) return;
+  sort();
   prefix_.resize(n_ + 1);
   Sum sum;  // Neumaier: each prefix sum is within two roundings
   prefix_[0] = 0.0;
@@ -123,16 +160,14 @@ void Values::index() {
   }
   std::int64_t n_buckets = 8;
   while (n_buckets < 2 * n_ && n_buckets < most_buckets) n_buckets *= 2;
-  const std::int64_t range = most() - least();
+  const std::int64_t range = most_ - least_;
   for (shift_ = 0; range >> shift_ >= n_buckets;) ++shift_;
   top_ = range >> shift_;
   bucket_.resize(top_ + 4);
   bucket_[0] = 0;
-  int rank = 0;
-  for (std::int64_t k = 0; k <= top_; ++k) {
-    while (rank < n_ && (value(rank) - least()) >> shift_ < k) ++rank;
-    bucket_[k + 1] = rank;
-  }
+  std::int64_t k = 0;
+  for (int i = 0; i < n_; ++i)
+    for (const std::int64_t own = (value(i) - least_) >> shift_; k <= own; ++k) bucket_[k + 1] = i;
   bucket_[top_ + 2] = bucket_[top_ + 3] = n_;
 }
 

@@ -1,4 +1,4 @@
-// Lists of (value, mass): sorted, equal values merged, and how many values are at most a limit in a few instructions.
+// Lists of (value, mass); once sorted, how many values are at most a limit in a few instructions.
 #pragma once
 
 #include <cstdint>
@@ -6,25 +6,26 @@
 
 namespace boxqte {
 
-/// The distribution of a sum: values between two sentinels, their masses summed up, and buckets to find a rank in.
+/// The distribution of a sum. Short lists are sorted and equal values merged at once, long ones when they are first looked up:
+/// most are only gone through. The masses of a merged entry are added by Neumaier's sum.
 class Values {
  public:
-  /// Sort the entries by value and merge equal ones. The masses of a merged entry are added by Neumaier's sum.
   void assign(const std::int64_t* value, const double* mass, int n);
 
-  /// All sums of an entry of one list and an entry of the other; masses multiply.
+  /// All sums of an entry of one list and an entry of the other, neither of which is this; masses multiply.
   void assign_sums(const Values& one, const Values& other);
 
-  /// Prepare `rank`, `prefix` and `near`.
+  /// Sort, and prepare `rank`, `prefix` and `near`.
   void index();
 
   bool indexed() const { return !bucket_.empty(); }
+  bool sorted() const { return sorted_; }
 
   int size() const { return n_; }
   std::int64_t value(int i) const { return key_[i + 1]; }
   double mass(int i) const { return mass_[i]; }
-  std::int64_t least() const { return key_[1]; }
-  std::int64_t most() const { return key_[n_]; }
+  std::int64_t least() const { return least_; }
+  std::int64_t most() const { return most_; }
   const std::int64_t* values() const { return key_.data() + 1; }
   const double* masses() const { return mass_.data(); }
 
@@ -55,11 +56,13 @@ class Values {
   static constexpr int crowd = 16;  ///< more entries in a bucket are searched by halving
   static constexpr int most_buckets = 1 << 13;
 
-  void resize(int n);
-  void merge_equal();
+  void take();
+  void sort();
   int rank_in_crowd(int first, int stop, std::int64_t limit) const;
 
   int n_ = 0;
+  bool sorted_ = false;
+  std::int64_t least_ = 0, most_ = 0;
   std::vector<std::int64_t> key_;     ///< [-far, values..., far]
   std::vector<double> mass_;
   std::vector<double> prefix_;        ///< entry i: the mass of the first i
