@@ -60,9 +60,6 @@ def main() -> int:
     wrong = 0
     for name in arguments.names:
         model, space = trained(folder, name, arguments.trees, arguments.depth)
-        quantify(
-            model, space, Fairness(PROBLEMS[name]), engine="box", node_limit=1
-        )  # so that no cell pays for compiling
         for rate in arguments.epsilon_rate:
             prop = Fairness(PROBLEMS[name], rate, arguments.kappa)
             quantify(model, space, prop, engine="box", node_limit=1)

@@ -30,7 +30,6 @@ import xgboost
 
 from boxqte import Fairness, Space
 from boxqte.cellvalues import GridValues
-from boxqte.engines.box.__main__ import compile_draws
 from boxqte.engines.point import PointDecider
 from boxqte.examples import loan_ensemble, loan_space
 from boxqte.grid import build_grid
@@ -122,7 +121,6 @@ def main() -> int:
         print("the data sets are not here; set BOXQTE_DATA to the folder that holds them", file=sys.stderr)
         return 2
     verify(loan_ensemble(), loan_space(), Fairness("race"))  # loads the compiled kernels
-    compile_draws()
     print("data    size     s -> s'   boxqte         wall        CPU  veritas        wall        CPU")
     for name in arguments.names:
         frame = pd.read_csv(folder / f"{name}.csv")

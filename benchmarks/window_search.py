@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-import numba
 import numpy as np
 
 from boxqte import Attribute, Space
@@ -27,6 +26,13 @@ from boxqte.properties import Property
 FAIR, UNFAIR, UNDECIDED = 0, 1, 2
 NODE_LIMIT = 2_000_000
 MOST_BITS = 60
+
+try:  # some hundred times faster, where it is installed; the package itself does not need it
+    from numba import njit
+except ImportError:
+
+    def njit(**_: Any) -> Any:
+        return lambda function: function
 
 
 @dataclass(frozen=True)
@@ -168,7 +174,7 @@ def _axis(attribute: Attribute, index: int, trees: list[Any], reach: Fraction) -
     return AxisOfPositions(attribute, values, float(reach) if attribute.is_numeric else 0.0, cut_of)
 
 
-@numba.njit(cache=True)
+@njit(cache=True)
 def _margins(at, base, roots, feature, cut, left, right, value):  # type: ignore[no-untyped-def]
     total = np.full(len(at), base, np.int64)
     for i in range(len(at)):
@@ -180,7 +186,7 @@ def _margins(at, base, roots, feature, cut, left, right, value):  # type: ignore
     return total
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _extremes(node, low, high, feature, cut, left, right, value, stack):  # type: ignore[no-untyped-def]
     """The smallest and the largest leaf that a subtree reaches inside the box."""
     least, most = np.int64(2**62), np.int64(-(2**62))
@@ -202,7 +208,7 @@ def _extremes(node, low, high, feature, cut, left, right, value, stack):  # type
     return least, most
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _seek(low, high, positive, base, roots, feature, cut, left, right, value, room, limit):  # type: ignore[no-untyped-def]
     """Whether the box low[0]..high[0] holds a point with F > 0 (or F <= 0); it is then in low[0]. Returns (answer, nodes).
 
@@ -274,7 +280,7 @@ def _seek(low, high, positive, base, roots, feature, cut, left, right, value, ro
     return FAIR, nodes
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _decide(own, lows, highs, sizes, sensitive, base, roots, feature, cut, left, right, value, limit):  # type: ignore[no-untyped-def]
     n_rows, n_axes = own.shape
     verdict = np.zeros(n_rows, np.int8)

@@ -115,6 +115,66 @@ def naive_row_at(ensemble: TreeEnsemble, space: Space, property: Property, x: Po
     return oracle.row(x, {name: Piece(value, ZERO) for name, value in x.items()})
 
 
+@dataclass(frozen=True)
+class Keep:
+    """One condition on an attribute: these values, or of a real attribute what lies between two numbers, and whether a
+    missing value satisfies it."""
+
+    name: str
+    values: tuple[Value, ...] = ()
+    low: Fraction | None = None
+    high: Fraction | None = None
+    missing: bool = False
+
+    def holds(self, value: Value) -> bool:
+        if value is MISSING:
+            return self.missing
+        if self.low is None or self.high is None:
+            return value in self.values
+        return self.low <= value <= self.high
+
+
+def naive_kept_mass(space: Space, row: NaiveRow, keeps: list[Keep]) -> Fraction:
+    """How much of the row's mass satisfies all conditions; what is said of the row holds on all of it."""
+    mass = Fraction(1)
+    for attribute in space.attributes:
+        piece = row.pieces[attribute.name]
+        mine = [keep for keep in keeps if keep.name == attribute.name]
+        if not piece.is_interval:
+            mass *= piece.mass if all(keep.holds(piece.value) for keep in mine) else ZERO
+            continue
+        low = max([piece.low, *(keep.low for keep in mine)])
+        high = min([piece.high, *(keep.high for keep in mine)])
+        mass *= present(attribute) * interval_share(attribute, low, high) if low < high else ZERO
+    return mass
+
+
+def naive_is_pair(oracle: Oracle, x: Point, other: Point, slack: Fraction = ZERO) -> bool:
+    """Whether x is confident and x' makes it a counterexample; real values may be off by the slack, relatively."""
+    own, rival = oracle.class_of(x), oracle.class_of(other)
+    if own is None or rival is None or own == rival or not oracle.is_confident(oracle.margin(x)):
+        return False
+    if oracle.sensitive and all(x[a.name] == other[a.name] for a in oracle.sensitive):
+        return False
+    for a in oracle.others:
+        one, two = x[a.name], other[a.name]
+        if one is MISSING or two is MISSING or a.kind not in ("real", "integer"):
+            if one != two:
+                return False
+            continue
+        loose = slack * max(abs(one), abs(two)) if a.kind == "real" else ZERO
+        if abs(one - two) > naive_tolerance(oracle.property, a) + loose:
+            return False
+    return True
+
+
+def naive_signature(model: Any, attribute: Attribute, value: Value) -> list[bool]:
+    """Which way every test of the attribute sends the value: what the model can tell of it."""
+    numbers = dict(model.numbers(attribute.name, value))
+    nodes = [n for n in range(len(model.test)) if model.test[n] != LEAF and model.feature[n] in numbers]
+    return [model.goes_left(n, numbers[model.feature[n]]) for n in nodes]
+
+
 def naive_margin(ensemble: TreeEnsemble, space: Space, x: Point) -> Fraction:
     """F(x), exactly."""
     return Model(ensemble, space).margin(x)

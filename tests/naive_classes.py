@@ -16,7 +16,7 @@ import numpy as np
 from boxqte.ensemble import TreeEnsemble
 from boxqte.properties import Property
 from boxqte.space import Attribute, Space
-from tests.naive import ZERO, Model, NaiveAnswer, Oracle, Point
+from tests.naive import ZERO, Model, NaiveAnswer, NaiveRow, Oracle, Piece, Point
 from tests.strategies import Problem, random_problem
 
 ONE = Fraction(1)
@@ -59,6 +59,16 @@ class ClassOracle(Oracle):
     def class_of(self, x: Point) -> int:
         margins = self.margin(x)
         return margins.index(max(margins))
+
+    def row(self, x: Point, pieces: dict[str, Piece]) -> NaiveRow:
+        margins = self.margin(x)
+        confident = self.is_confident(margins)  # type: ignore[arg-type]
+        witnesses = list(self.witnesses(x))
+        values = [tuple(w[name] for name in self.property.sensitive) for w in witnesses]
+        return NaiveRow(
+            x, pieces, self.mass(pieces), margins, self.class_of(x), confident,  # type: ignore[arg-type]
+            confident and bool(witnesses), witnesses, values,
+        )  # fmt: skip
 
     def is_confident(self, margins: tuple[Fraction, ...]) -> bool:
         kappa = self.property.kappa

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+import xgboost
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.compose import ColumnTransformer
@@ -23,7 +27,9 @@ from boxqte.auditing import Question, _helped, _share_proofs
 from boxqte.cli import main
 from boxqte.errors import BoxQTEError
 from boxqte.examples import loan_ensemble, loan_space
-from boxqte.result import Decided, ModelSummary, Quantification, Status
+from boxqte.policy import GateReport, both_runs, judge
+from boxqte.result import Decided, ModelSummary, Quantification, Statistical, Status
+from boxqte.space import Attribute, Space
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -48,7 +54,8 @@ def test_each_attribute_alone_then_all_together_then_robustness() -> None:
 
 def test_an_audit_is_readable_in_one_line() -> None:
     assert repr(loan_audit(require=0.5)) == (
-        "Audit(TreeEnsemble; race: 0.697030; age: 0.760000; race, age: 0.400000; robustness: 0.996970)"
+        "Audit(TreeEnsemble; race: 0.697030 (exact); age: 0.760000 (exact); race, age: 0.400000 (exact); "
+        "robustness: 0.996970 (exact))"
     )
     assert repr(loan_audit(require=0.5, robustness=0).gate) == (
         "GateReport(violated: race holds, age holds, race, age violated)"
@@ -194,6 +201,97 @@ def test_shared_bounds_still_hold_the_truth(data: st.DataObject) -> None:
         assert wider[0] <= ends[0] <= exact <= ends[1] <= wider[1]
 
 
+def test_two_runs_of_a_question_prove_what_either_has_proved() -> None:
+    one = partial(Fairness("a"), Decided(0.5, 0.1, 0.0))
+    two = partial(Fairness("a"), Decided(0.4, 0.2, 0.05))
+    both = both_runs(one, two)
+    assert both.decided == Decided(0.5, 0.2, 0.05)
+    assert both.seconds == 2.0
+    drawn = replace(two, statistical=Statistical(0.1, 0.9, 0.999999, 9, 9, 0, 0, 0, 0))
+    interval = both_runs(one, drawn).statistical
+    assert interval is not None
+    assert (interval.lower, interval.upper) == (both.lower, both.upper)  # certain: [0.526, 0.789]
+    assert [seconds for seconds, *_ in both.trace] == [1.0, 2.0]
+    done = partial(Fairness("a"), Decided(Fraction(3, 4), Fraction(1, 4)), Status.CONVERGED)
+    assert both_runs(one, done).exact == Fraction(3, 4)
+
+
+# --- what is statistical, and remarks ---
+
+
+def drawn_audit() -> boxqte.Audit:
+    """One question with a statistical interval and a remark, one without."""
+    drawn = replace(
+        partial(Fairness("a"), Decided(0.125, 0.0, 0.0)),
+        statistical=Statistical(0.9375, 0.96875, 0.999999, 1000, 960, 40, 0, 0, 0),
+        remarks=("No tree tests a.",),
+    )
+    plain = partial(Fairness("b"), Decided(Fraction(1, 2), Fraction(1, 2)), Status.CONVERGED)
+    questions = (Question("a", Fairness("a"), drawn), Question("b", Fairness("b"), plain))
+    gate = GateReport(tuple(judge(Requirement(q.property, 0.9, name=q.name), q.result) for q in questions))  # type: ignore[arg-type]
+    return boxqte.Audit(questions, loan_space(), drawn.model, gate=gate)
+
+
+INTERVAL = "0.937500 to 0.968750 (statistical, confidence 0.999999)"
+LONG_INTERVAL = "between 0.937500000000 and 0.968750000000 (statistical, confidence 0.999999)"
+
+
+def test_the_table_shows_the_statistical_interval_and_refers_to_the_remark() -> None:
+    found = drawn_audit()
+    assert found.table() == [
+        ["question", "measure", "statistical", "status", "seconds", "verdict"],
+        ["a [1]", "0.125000 to 1 (certain)", INTERVAL, "time limit", "1.0", "undecided"],
+        ["b", "0.500000 (exact)", "", "converged", "1.0", "violated"],
+    ]
+    assert INTERVAL in str(found)
+    assert str(found).endswith("\n[1] No tree tests a.")
+
+
+def test_the_pandas_table_has_the_statistical_interval_in_columns_of_its_own() -> None:
+    frame = drawn_audit().to_frame().set_index("question")
+    assert frame.loc["a", ["statistical_lower", "statistical_upper", "confidence"]].tolist() == [
+        0.9375,
+        0.96875,
+        0.999999,
+    ]
+    assert frame.loc["a", "remarks"] == "No tree tests a."
+    assert frame.loc["b", ["statistical_lower", "confidence"]].isna().all()
+
+
+def test_page_notebook_markdown_and_junit_show_the_statistical_interval_and_the_remark() -> None:
+    found = drawn_audit()
+    assert found.gate is not None
+    texts = (found.to_html(), found._repr_html_(), found.gate.to_markdown(), found.gate.to_junit(), str(found.gate))
+    for text, interval in zip(texts, (INTERVAL, INTERVAL, LONG_INTERVAL, LONG_INTERVAL, LONG_INTERVAL)):
+        assert interval in text
+        assert "No tree tests a." in text
+    assert "Statistical, not proved: with confidence 0.999999, at least 93.7500 % and at most 96.8750 %." in texts[0]
+    assert found.to_json()["questions"][0]["result"]["remarks"] == ["No tree tests a."]
+
+
+# --- the time limit ---
+
+
+def test_the_report_of_a_hard_model_ends_within_the_time_limit() -> None:
+    """Its searches took minutes, outside the limit."""
+    rng = np.random.default_rng(0)
+    names = [f"x{i}" for i in range(10)]
+    X = pd.DataFrame(rng.integers(0, 30, (3000, 10)), columns=names).assign(s=rng.integers(0, 5, 3000))
+    y = ((X["x0"] * X["x1"] + X["x2"] * X["x3"] + 40 * X["s"] + rng.normal(0, 80, 3000)) > 500).astype(int)
+    model = xgboost.XGBClassifier(n_estimators=80, max_depth=5).fit(X, y)
+    space = Space([Attribute.integer(name, 0, 29) for name in names] + [Attribute.categorical("s", range(5))])
+    audit(model, space=space, sensitive="s", time_limit=0.5, report=True).to_html()  # compiles
+    started, said = time.perf_counter(), []  # type: ignore[var-annotated]
+    found = audit(model, space=space, sensitive="s", time_limit=8, report=True)
+    asked = time.perf_counter() - started
+    page = found.to_html(progress=said.append)
+    whole = time.perf_counter() - started
+    assert asked < 7
+    assert whole < 12  # 8 and a little, on a machine that does other things too
+    assert any("profile of x0" in words for words in said)
+    assert "statistical" in page
+
+
 # --- live models ---
 
 
@@ -231,8 +329,8 @@ def test_the_command_prints_the_space_and_one_table_and_writes_all_files(
     assert main([*AUDIT, "--require", "0.9", *files]) == 1
     out = capsys.readouterr().out
     assert "integer column, 62 distinct values" in out
-    assert "sex, race   0.868980  converged" in out
-    assert "race        0.976717  converged" in out
+    assert "sex, race   0.868980 (exact)  converged" in out
+    assert "race        0.976717 (exact)  converged" in out
     document = json.loads((examples / "a.json").read_text())
     assert [q["name"] for q in document["questions"]] == ["sex", "race", "sex, race", "robustness"]
     assert document["command"].startswith("boxqte audit model.json --data people.csv")

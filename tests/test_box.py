@@ -30,8 +30,8 @@ ODD_OPTIONS: list[dict[str, Any]] = [
     {"finish_limit": 8, "depth_first_below": 0.0, "batch": 1},
     {"finish_limit": 8, "call_nodes": 1},
     {"finish_limit": 16, "call_work": 1, "batch": 3},
-    {"finish_limit": 8, "arena": 1},
-    {"finish_limit": 40, "depth_first_below": 100.0, "call_nodes": 3, "arena": 1},
+    {"finish_limit": 8},
+    {"finish_limit": 40, "depth_first_below": 100.0, "call_nodes": 3},
 ]
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import shlex
 import shutil
-import subprocess
-import sys
+import zipfile
 from pathlib import Path
 
 import pandas as pd
@@ -44,6 +44,15 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
     )
     (folder / "upside.json").write_text('{"attributes": [{"name": "age", "kind": "integer", "low": 9, "high": 1}]}')
+    (folder / "huge.json").write_text(
+        '{"attributes": [{"name": "age", "kind": "integer", "low": 9, "high": 1e99999999}]}'
+    )
+    (folder / "huge.csv").write_text("age\n31\n" + "9" * 5000 + "\n")
+    (folder / "latin.csv").write_bytes("name\nRen\u00e9\n".encode("latin-1"))
+    (folder / "cut.csv.gz").write_bytes(gzip.compress(b"age,sex\n31,f\n" * 100)[:30])
+    with zipfile.ZipFile(folder / "two.zip", "w") as archive:
+        for name in ("one.csv", "two.csv"):
+            archive.writestr(name, "age\n31\n")
     (folder / "misspelled.toml").write_text('[require]\nsex = { sensitive = "sex", at_leest = 1 }\n')
     (folder / "nomodel.toml").write_text('[require]\nsex = { sensitive = "sex", at_least = 1 }\n')
     (folder / "settings.toml").write_text('[audit]\nsensitiv = "sex"\n')
@@ -84,10 +93,3 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     assert code == 2, mistake
     assert err.count("\n") == 1
     assert re.fullmatch(pattern, err), f"{message!r} is documented, {err!r} is said"
-
-
-def test_an_unwritable_cache_is_a_note_and_no_error() -> None:
-    script = "from boxqte.engines.box import jit; print(jit.compiling_note(jit.__file__))"
-    environment = {"BOXQTE_CACHE": "/dev/null/cache", "PATH": "", "PYTHONPATH": str(ROOT / "src")}
-    said = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
-    assert "the cache folder cannot be written, so every run compiles anew; set BOXQTE_CACHE" in said.stdout

@@ -71,7 +71,7 @@ def test_a_number_is_what_its_text_says(value: object, exact: str) -> None:
 def test_what_is_no_number_or_too_long_a_one_is_refused_in_one_line(value: object) -> None:
     with pytest.raises(ValueError, match=r"^where: expected a") as caught:
         fraction(value, ValueError, "where")
-    assert len(str(caught.value)) < 120
+    assert len(str(caught.value)) < 170  # one line of a terminal or two
 
 
 @given(st.fractions())

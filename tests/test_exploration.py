@@ -13,12 +13,13 @@ import pytest
 import boxqte
 from boxqte import Fairness, Robustness, Space, SpaceError, quantify
 from boxqte.conditions import Part, mass_of, parse_condition
+from boxqte.ensemble import EnsembleBuilder, Test
 from boxqte.errors import EngineError, PropertyError
 from boxqte.examples import loan_ensemble, loan_space
 from boxqte.origin import Origin, part_of_cell
 from boxqte.regions import Boxes, RegionStore, held_cells, merged
 from boxqte.space import Attribute
-from tests.naive import MISSING, NaiveRow, naive_rows
+from tests.naive import MISSING, NaiveRow, naive_quantify, naive_rows
 from tests.strategies import Problem, random_problem
 
 TOLERANCE = 1e-11
@@ -211,6 +212,162 @@ def test_restrictions_with_tolerance_equal_the_oracle(seed: int) -> None:
         if check_restriction(random_problem(rng, max_pieces=150, max_pairs=20_000, max_attributes=3), rng):
             return
     pytest.fail("no condition with mass in five problems")
+
+
+def test_a_restriction_draws_anew_and_keeps_no_interval_of_the_whole() -> None:
+    exact = quantify(loan_ensemble(), loan_space(), Fairness("race")).restrict("age >= 50").value
+    assert exact == pytest.approx(0.4)
+    drawn = quantify(loan_ensemble(), loan_space(), Fairness("race"), engine="sample", options={"points": 3000})
+    part = drawn.restrict("age >= 50")
+    assert drawn.statistical is not None
+    assert drawn.statistical.lower > exact
+    assert part.statistical is not None
+    assert part.statistical.lower <= exact <= part.statistical.upper
+    assert part.statistical.points == 3000
+    assert part.engine == "sample"
+
+
+def test_a_restriction_of_a_result_with_an_interval_has_none_if_it_converges() -> None:
+    from tests.test_box import integers, random_trees
+
+    rng = np.random.default_rng(11)
+    model = random_trees(rng, 7, 12, 120, 4, lambda n: rng.normal(size=n))
+    whole = quantify(model, integers(7, 12), Fairness("a0"), time_limit=0.5, workers=1)
+    assert whole.statistical is not None
+    part = whole.restrict(" and ".join(f"a{i} == 3" for i in range(1, 7)), time_limit=60)
+    assert part.converged
+    assert part.statistical is None
+
+
+def test_a_part_without_confident_inputs_is_undefined() -> None:
+    model, space = two_sided_model()
+    for engine in ("box", "auto", "exhaustive"):
+        part = quantify(model, space, Fairness("sex", 0, "0.9"), engine=engine).restrict("age < 5")
+        assert part.undefined
+        assert part.bounds is None
+        assert part.confident.upper == 0
+        assert part.remarks == ("No input is confident at kappa 0.9, so the measure is undefined.",)
+        other = quantify(model, space, Fairness("sex", 0, "0.9"), engine=engine).restrict("age >= 5")
+        assert other.value == pytest.approx(0, abs=1e-9)
+        assert not other.undefined
+
+
+def test_a_whole_space_without_confident_inputs_is_undefined_however_its_mass_is_rounded() -> None:
+    """Masses of a third and a seventh, and many boxes: sums in floats leave 1e-17 of fair inputs."""
+    undefined = 0
+    for seed in range(40):
+        ensemble, space, prop = random_problem(random.Random(f"undefined {seed}"), max_pieces=200, kappa=False)
+        if ensemble.link != "sigmoid":
+            continue
+        kind = Fairness(prop.sensitive, 0, "0.9999999999") if prop.sensitive else Robustness("1/4", "0.9999999999")
+        result = quantify(ensemble, space, kind, engine="box", workers=1)
+        assert result.undefined == (naive_quantify(ensemble, space, kind).confident == 0)
+        undefined += result.undefined
+    assert undefined > 10
+
+
+def two_sided_model() -> tuple[Any, Space]:
+    """Below 5 years nobody is confident; from there on the classes of the sexes differ, with 0.95 of confidence."""
+    builder = EnsembleBuilder()
+    builder.add_tree(
+        feature=[0, 0, 1, 0, 0],
+        test=[Test.LESS_F32, Test.LEAF, Test.LESS_F32, Test.LEAF, Test.LEAF],
+        threshold=[5.0, 0.0, 0.5, 0.0, 0.0],
+        left=[1, 0, 3, 0, 0],
+        right=[2, 0, 4, 0, 0],
+        value=[0.0, 0.1, 0.0, 3.0, -3.0],
+    )
+    model = builder.build(library="example", feature_names=["age", "sex"], base=(Fraction(0),), link="sigmoid")
+    return model, Space([Attribute.integer("age", 0, 8), Attribute.integer("sex", 0, 1)])
+
+
+def test_a_restriction_of_a_restriction_is_about_both_conditions() -> None:
+    result = quantify(loan_ensemble(), Space([Attribute.integer("income", 0, 999), *list(loan_space())[1:]]),
+                      Fairness("race"))  # fmt: skip
+    part = result.restrict("age >= 91").restrict("income < 100 and race in [0, 1]")
+    assert part.details["condition"] == "(age >= 91) and (income < 100 and race in [0, 1])"
+    assert part.details["share_of_space"] == pytest.approx(10 / 101 * 0.1 * 0.4)
+    assert part.count == 10 * 100 * 2
+    assert result.restrict("age >= 91").restrict("age < 93").count == 1000 * 5 * 2
+
+
+def test_where_kappa_admits_every_input_all_are_confident_whatever_is_decided() -> None:
+    for kappa in (0, "1/2"):
+        for engine, options in (("box", {"call_nodes": 1, "finish_limit": 5}), ("sample", {"points": 50})):
+            result = quantify(loan_ensemble(), loan_space(), Fairness("race", 0, kappa), engine=engine, node_limit=1,
+                              workers=1, options=options)  # fmt: skip
+            assert not result.converged
+            assert (result.confident.lower, result.confident.upper) == (1.0, 1.0)
+    partial = quantify(loan_ensemble(), loan_space(), Fairness("race", 0, "0.6"), engine="sample",
+                       options={"points": 50})  # fmt: skip
+    assert partial.confident.lower == 0
+
+
+# --- searches that a limit has ended ----------------------------------------------------------------------------------
+
+
+def large_problem() -> tuple[Any, Space, Fairness]:
+    from tests.test_box import integers, random_trees
+
+    rng = np.random.default_rng(7)
+    return random_trees(rng, 6, 9, 60, 3, lambda n: rng.normal(size=n)), integers(6, 9), Fairness("a0")
+
+
+def test_bounds_of_partial_answers_contain_the_final_ones() -> None:
+    problem = large_problem()
+    small = {"finish_limit": 8, "call_nodes": 5, "batch": 1}
+    whole = quantify(*problem, engine="box", workers=1)
+    part = quantify(*problem, engine="box", workers=1, node_limit=200, options=small)
+    assert whole.converged
+    assert not part.converged
+    some_open = False
+    for name in ("a0", "a1", "a2"):
+        exact, found = whole.profile(name), part.profile(name, time_limit=0.01)
+        for one in ("", "share_", "density_"):
+            assert (found[f"{one}lower"] <= exact[f"{one}upper"]).all()
+            assert (found[f"{one}upper"] >= exact[f"{one}lower"]).all()
+        assert exact.attrs["converged"]
+        some_open |= not found.attrs["converged"]
+        assert (exact["upper"] - exact["lower"]).max() < TOLERANCE
+        assert exact["share_lower"].sum() == pytest.approx(1)
+    assert some_open
+    exact, found = whole.pairs(), part.pairs(time_limit=0.001)
+    assert (found.to_numpy() <= np.array(exact.attrs["upper"])).all()
+    assert (np.array(found.attrs["upper"]) >= exact.to_numpy()).all()
+    table = part.regions(top=None, time_limit=0.01)
+    assert not table.attrs["complete"]
+    assert table.attrs["counterexample_upper"] >= whole.counterexample.lower
+    assert table["share"].sum() <= table["mass"].sum() / whole.counterexample.lower + 1e-12
+
+
+def test_whether_all_regions_are_known_is_asked_of_the_search_that_found_them() -> None:
+    """The exhaustive engine has converged; the box engine, which it needs for the regions, is stopped at once."""
+    from dataclasses import replace
+
+    from boxqte.engines import Limits
+
+    problem = large_problem()
+    done = quantify(*problem, engine="exhaustive")
+    options = {"finish_limit": 8, "call_nodes": 1, "batch": 1}
+    stopped = replace(done.origin, engine="box", options=options, limits=Limits(time_limit=1e-9), answers={})
+    result = replace(done, origin=stopped)
+    table = result.regions(top=None, flip=False)
+    assert not table.attrs["complete"]
+    assert table["share"].sum() < 0.9
+    profile = result.profile("a1")
+    exact = done.profile("a1")
+    assert (profile["lower"] <= exact["upper"]).all()
+    assert (profile["upper"] >= exact["lower"]).all()
+
+
+def test_flips_of_an_unfinished_search_are_ranges() -> None:
+    from boxqte.exploration import _directions, _percent
+
+    assert _percent(0.25, 0.25) == "25%"
+    assert _percent(0.251, 0.399) == "25% to 40%"
+    assert _directions((0.1, 0.1), (0.3, 0.3)) == "0 -> 1 25%, 1 -> 0 75%"
+    assert _directions((0.1, 0.1), (0.0, 0.0)) == "0 -> 1"
+    assert _directions((0.1, 0.2), (0.0, 0.1)) == "0 -> 1 50% to 100%, 1 -> 0 0% to 50%"
 
 
 def test_a_restriction_cuts_cells_anywhere() -> None:

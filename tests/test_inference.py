@@ -244,7 +244,7 @@ def test_a_lazy_frame_is_collected() -> None:
 def test_texts_without_end_are_refused_unless_named_in_categorical(make: Make) -> None:
     frame = make({"id": [f"p{i}" for i in range(5)]})
     message = refusal(frame, max_categories=4)
-    assert message.startswith("column 'id': 5 distinct texts, more than max_categories=4")
+    assert message.startswith("column 'id': 5 distinct texts, more than 4 (max_categories)")
     assert infer_space(frame, max_categories=4, categorical=["id"]).space["id"].size == 5
 
 

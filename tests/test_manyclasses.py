@@ -17,11 +17,13 @@ from boxqte.engines.exhaustive import Exhaustive, class_verdicts
 from boxqte.engines.point import FAIR, LOW, UNFAIR, point_decider
 from boxqte.engines.point.classes import class_counterexample, exact_margins
 from boxqte.engines.sample.engine import Sample, SampleOptions
+from boxqte.ensemble import EnsembleBuilder, Test
 from boxqte.errors import EngineError, ModelError, PropertyError
 from boxqte.grid import build_grid
 from boxqte.manyclasses import ClassGrid, softmax_below, top_class
 from boxqte.regions import RegionStore, held_cells
 from boxqte.result import Status
+from boxqte.space import Attribute
 from tests.naive_classes import naive_class_answer, random_class_problem
 from tests.strategies import Problem
 
@@ -132,6 +134,26 @@ def test_ranges_and_bit_sets_are_the_same_boxes() -> None:
     rng = np.random.default_rng(0)
     ranges = np.sort(rng.integers(0, 150, (20, 4, 2)), axis=2)
     assert np.array_equal(decode(encode(ranges, 3)), ranges)
+
+
+def test_a_profile_asks_who_is_confident() -> None:
+    """Sex 0 has (1, 0, 0), sex 1 has (.1, .5, .4): at kappa .6 only sex 0 is confident, so all counterexamples have it."""
+    builder = EnsembleBuilder()
+    builder.add_tree(
+        feature=[0, 0, 0], test=[Test.LESS_F32, Test.LEAF, Test.LEAF], threshold=[0.5, 0.0, 0.0], left=[1, 0, 0],
+        right=[2, 0, 0], value=[[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.1, 0.5, 0.4]], output=-1,
+    )  # fmt: skip
+    model = builder.build(
+        library="example", feature_names=["sex"], base=(Fraction(0),) * 3, link="mean", classes=(0, 1, 2)
+    )
+    space = Space([Attribute.integer("sex", 0, 1)])
+    for engine in ("box", "exhaustive", "auto"):
+        table = quantify(model, space, Fairness("sex", 0, "0.6"), engine=engine).profile("sex")
+        assert table["lower"].tolist() == pytest.approx([0.5, 0.0])
+        assert table["upper"].tolist() == pytest.approx([0.5, 0.0])
+        assert table["share_lower"].tolist() == pytest.approx([1.0, 0.0])
+    all_of_them = quantify(model, space, Fairness("sex", 0, 0)).profile("sex")
+    assert all_of_them["lower"].tolist() == pytest.approx([0.5, 0.5])
 
 
 def test_the_papers_tie_rule_is_refused() -> None:

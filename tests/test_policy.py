@@ -160,7 +160,7 @@ def test_a_policy_file_is_the_same_object_as_in_python(tmp_path: Path) -> None:
         ),
         ('[require]\nsex = { sensitive = "sex", at_least = 0 }', "must be above 0"),
         ('[require]\nsex = { sensitive = "sex", at_least = "many" }', "at_least: expected a finite number"),
-        ('[require]\nsex = { sensitiv = "sex", at_least = 1 }', "unknown field 'sensitiv'; fields are sensitive,"),
+        ('[require]\nsex = { sensitiv = "sex", at_least = 1 }', "unknown field 'sensitiv' (did you mean 'sensitive'?)"),
         ("[require]\nsex = { sensitive = [], at_least = 1 }", "sensitive: no attribute is named"),
         ("[require]\nsex = { sensitive = [1], at_least = 1 }", "require.sex.sensitive: expected a text, found 1"),
         ('[require]\nsex = { sensitive = "sex", kappa = 1, at_least = 1 }', "kappa: must be at least 0 and below 1"),

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from boxqte.engines import Progress
-from boxqte.progress import LivePanel, PlainLines, Speed, show_progress, time_left_words, wants_color
+from boxqte.progress import LivePanel, PlainLines, Speed, show_progress, show_steps, time_left_words, wants_color
 
 ROOT = Path(__file__).resolve().parent.parent
 MOMENT = Progress(2.0, 0.25, 0.75, 0.5, 1000, 12)
@@ -57,6 +57,35 @@ def test_while_nothing_happens_a_log_says_so_once() -> None:
 @pytest.mark.parametrize(("limit", "words"), [(None, ""), (float("inf"), ""), (60.0, "50 s left"), (5.0, "0 s left")])
 def test_time_left(limit: float | None, words: str) -> None:
     assert time_left_words(10.0, limit) == words
+
+
+def test_steps_are_lines_in_a_log_and_nothing_if_quiet() -> None:
+    log = io.StringIO()
+    with show_steps("report", time_limit=9.0, stream=log) as say:
+        assert say is not None
+        for name in ("regions", "flips", "profiles"):
+            say(name)
+    assert re.fullmatch(r"report:      0\.\d s  regions, 9 s left\n", log.getvalue())  # one every few seconds
+    with show_steps("report", quiet=True, stream=log) as say:
+        assert say is None
+
+
+def test_steps_are_one_line_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    terminal = Terminal()
+    with show_steps("report", stream=terminal) as say:
+        assert say is not None
+        say("regions")
+        time.sleep(0.3)
+    assert "regions" in terminal.getvalue()
+
+
+def test_a_log_says_what_is_certain_and_what_is_statistical() -> None:
+    log = io.StringIO()
+    PlainLines("", None, log)(Progress(5.0, 0.25, 0.75, 0.5, 1000, 0, (0.4, 0.5, 0.999)))
+    assert "between 0.250000 and 0.750000 (certain), between 0.400000 and 0.500000 (statistical, confidence 0.999)" in (
+        log.getvalue()
+    )
 
 
 def test_quiet_shows_nothing() -> None:

@@ -27,7 +27,7 @@ from boxqte.report.findings import (
     Rule,
 )
 from boxqte.report.html import MOST_BYTES, answer_sentence
-from boxqte.report.svg import bounds_chart, steps_chart, ticks
+from boxqte.report.svg import Step, bounds_chart, steps_chart, ticks
 from boxqte.result import Decided, ModelSummary, Quantification, Status
 from tests.browser import Browser, find_browser
 
@@ -109,11 +109,14 @@ def test_rules_profiles_and_flips_are_those_of_the_result(found: Audit) -> None:
     table = result.regions(top=Extent().rules)
     assert [rule.mass for rule in findings.rules] == table["mass"].tolist()
     income = next(p for p in findings.profiles if p.attribute == "income")
-    assert sum(cell.mass for cell in income.cells) == pytest.approx(result.counterexample.lower, abs=1e-9)
+    assert all(cell.settled for cell in income.cells)
+    for end in ("lower", "upper"):
+        masses = [cell.mass * getattr(cell, end) for cell in income.cells]
+        assert sum(masses) == pytest.approx(result.counterexample.lower, abs=1e-9)
     (matrix,) = findings.matrices
     assert matrix.labels == ("f", "m")
     assert matrix.masses[0][0] is None
-    assert matrix.masses[0][1] == pytest.approx(result.counterexample.lower / 2, abs=1e-9)
+    assert matrix.masses[0][1] == pytest.approx((result.counterexample.lower / 2,) * 2, abs=2e-9)
 
 
 def test_a_result_without_counterexamples_or_without_its_model_has_no_findings() -> None:
@@ -138,14 +141,16 @@ def big() -> Findings:
     long = "a very long name of an attribute, " * 6
     return Findings(
         rules=tuple(Rule((f"{long} <= {i}",) * 50, 0.1, 0.1, 0.5, long) for i in range(20)),
-        profiles=tuple(Profile(f"{long}{i}", tuple(ProfileCell(long, 0.1, 0.1) for _ in range(60))) for i in range(16)),
-        matrices=(FlipMatrix(long, (long,) * 12, ((0.01,) * 12,) * 12),),
+        profiles=tuple(
+            Profile(f"{long}{i}", tuple(ProfileCell(long, 0.1, 0.2, 0.1) for _ in range(60))) for i in range(16)
+        ),
+        matrices=(FlipMatrix(long, (long,) * 12, (((0.01, 0.01),) * 12,) * 12),),
         pairs=tuple(Pair(tuple(Difference(long, long, "x") for _ in range(40)), "no", "yes") for _ in range(10)),
     )
 
 
 def test_a_page_with_too_much_to_show_shows_less(found: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathering, "gather", lambda *_: big())
+    monkeypatch.setattr(gathering, "gather", lambda *_, **__: big())
     page = found.to_html()
     assert 50_000 < len(page.encode()) <= MOST_BYTES
     assert COMMAND in page
@@ -157,7 +162,7 @@ def test_whatever_stands_in_a_file_is_shown_and_never_run(monkeypatch: pytest.Mo
     space = Space(
         [Attribute.real("income", 0, 1000), Attribute.categorical(evil, range(5)), Attribute.integer("age", 0, 100)]
     )
-    monkeypatch.setattr(gathering, "gather", lambda *_: NOTHING)
+    monkeypatch.setattr(gathering, "gather", lambda *_, **__: NOTHING)
     done = audit(ensemble, space=space, sensitive=[evil], engine="exhaustive", command=f"boxqte '{evil}'")
     for text in (done.to_html(), done._repr_html_(), done.results[0]._repr_html_()):
         assert "<script" not in text
@@ -180,11 +185,12 @@ def test_the_bounds_chart_is_small_however_long_the_run_was() -> None:
 
 
 def test_charts_say_in_words_what_they_show() -> None:
-    assert "the lower bound is 0.5 and the upper bound is 0.75" in bounds_chart(
+    assert "the lower bound is 0.500000 and the upper bound is 0.750000" in bounds_chart(
         [(2.0, 0.5, 0.75)], "x", width=720, height=300
     )
-    chart = steps_chart([(0, 1, 0.1), (1, 5, 0.4)], "age", "unfair share", width=360, height=200)
-    assert "the most, 40 %, between 1 and 5" in chart
+    steps = [Step(0, 1, (0.125, 0.125)), Step(1, 5, (0.4, 0.5)), Step(5, 6, None)]
+    chart = steps_chart(steps, "age", "unfair share", width=360, height=200)
+    assert "certain bounds; the most, 40 % to 50 %, between 1 and 5; 1 of 3 intervals are not decided." in chart
 
 
 # --- notebooks ---
@@ -195,7 +201,7 @@ def test_results_show_themselves_in_a_notebook(found: Audit) -> None:
     assert "0.976716750695" in text
     assert "exact rational arithmetic" in text
     assert found._repr_html_().count("<tr>") == 5
-    assert "= 0.976716750695; converged" in repr(found["race"])
+    assert "0.976716750695 (exactly 9985064919/10223091712); converged" in repr(found["race"])
 
 
 # --- in a real browser ---

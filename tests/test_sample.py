@@ -182,8 +182,20 @@ def test_sampling_stops_at_the_gap_and_says_so() -> None:
     assert result.bounds is not None
     assert (result.bounds.lower, result.bounds.upper) == (0, 1)
     assert result.to_json()["statistical"]["confidence"] == 0.999999
-    assert "with confidence 0.999999" in repr(result)
+    assert "statistical, confidence 0.999999" in repr(result)
     assert "probability 0.999999" in result.guarantee()
+
+
+def test_with_a_time_limit_points_are_drawn_until_it_ends() -> None:
+    """A million of them took a fraction of it, and the rest was left unused."""
+    result = quantify(loan_ensemble(), loan_space(), Fairness("race"), engine="sample", time_limit=3.0)
+    assert result.status is Status.TIME
+    few = quantify(
+        loan_ensemble(), loan_space(), Fairness("race"), engine="sample", time_limit=60.0, options={"points": 1000}
+    )
+    assert few.status is Status.POINTS
+    assert few.statistical is not None
+    assert few.statistical.points == 1000
 
 
 def test_auto_is_exact_without_a_time_limit() -> None:

@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 
 import boxqte
-from boxqte import Fairness, Robustness, quantify
+from boxqte import Fairness, Robustness, Space, quantify
 from boxqte.cellvalues import AxisValues, GridValues, first_float, last_float
+from boxqte.ensemble import EnsembleBuilder, Test
 from boxqte.errors import EngineError
 from boxqte.examples import loan_ensemble, loan_space
 from boxqte.sampling import drawn
-from tests.naive import MISSING, Oracle, Point, naive_rows, naive_tolerance
+from boxqte.space import Attribute
+from tests.naive import MISSING, Oracle, Point, naive_quantify, naive_rows, naive_tolerance
 from tests.strategies import Problem, random_problem
 
 
@@ -290,3 +292,32 @@ def test_robustness_pairs_move_within_the_tolerance() -> None:
         loan_ensemble().margin(t[["income", "race", "age"]].to_numpy(float))[:, 0] for t in (found.x, found.witness)
     ]
     assert ((margins[0] > 0) != (margins[1] > 0)).all()
+
+
+@pytest.mark.parametrize("seed", [373, 860])
+def test_a_rest_that_rounding_leaves_is_no_counterexample(seed: int) -> None:
+    """With epsilon > 0 what is unfair in a box is what the other masses leave of it: here some 1e-17, and nobody."""
+    limits = {"fairness": False} if seed % 2 else {}
+    problem = random_problem(random.Random(f"doubt {seed}"), max_pieces=60, max_pairs=2500, max_attributes=3, **limits)
+    assert naive_quantify(*problem).counterexample == 0
+    result = quantify(*problem, engine="box", workers=1)
+    assert not len(result.regions())
+    with pytest.raises(EngineError, match="no counterexample was found; the model has none"):
+        result.sample(3)
+
+
+def test_counterexamples_that_are_lost_in_rounding_are_found_one_by_one() -> None:
+    problem = random_problem(random.Random("doubt 1037"), max_pieces=60, max_pairs=2500, max_attributes=3,
+                             fairness=False)  # fmt: skip
+    assert 0 < naive_quantify(*problem).counterexample < Fraction(1, 10**30)
+    assert len(quantify(*problem, engine="box", workers=1).sample(3, random_state=0)) == 3
+
+
+def test_codes_too_large_for_integers_stay_what_they_are() -> None:
+    space = Space([Attribute.categorical("a", ["x", "y"], codes=[1e300, 0.0])])
+    builder = EnsembleBuilder()
+    builder.add_tree(feature=[0, 0, 0], test=[Test.AT_MOST_F64, Test.LEAF, Test.LEAF], threshold=[0.5, 0.0, 0.0],
+                     left=[1, 0, 0], right=[2, 0, 0], value=[0.0, 1.0, -1.0])  # fmt: skip
+    model = builder.build(library="example", feature_names=["a"], base=(Fraction(0),), link="sigmoid")
+    drawn = quantify(model, space, Fairness("a")).sample(20, random_state=0)
+    assert set(drawn.x["a"]) == {1e300, 0.0}

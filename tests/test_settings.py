@@ -66,13 +66,13 @@ def test_a_whole_audit_from_settings(folder: Path, capsys: pytest.CaptureFixture
         'sensitive = ["sex"]\nengine = "exhaustive"\nrobustness-rate = 0\n'
     )
     assert main(["audit"]) == 0
-    assert "sex       0.903828  converged" in capsys.readouterr().out
+    assert "sex       0.903828 (exact)  converged" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[audi]\n", "unknown field 'audi'; fields are audit, quantify,"),
+        ("[audi]\n", "unknown field 'audi' .did you mean 'audit'.*; fields are audit, quantify,"),
         ("[audit]\nsensitiv = 1\n", r"\[audit\]: unknown field 'sensitiv'"),
         ("audit = 3\n", r"\[audit\]: expected a table, found 3"),
         ("[audit]\nquiet = 1\n", "quiet: expected true or false, found 1"),

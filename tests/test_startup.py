@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-import boxqte
-
-HEAVY = ("numpy", "pandas", "numba", "narwhals", "rich", "matplotlib", "tomllib", "xgboost", "sklearn", "html", "csv")
+HEAVY = (
+    "numpy",
+    "pandas",
+    "boxqte._core",
+    "narwhals",
+    "rich",
+    "matplotlib",
+    "tomllib",
+    "xgboost",
+    "sklearn",
+    "html",
+    "csv",
+)
 ALLOWED = {"csv"}  # the standard library's, a few milliseconds
 
 
@@ -35,30 +43,3 @@ def test_it_takes_little_processor_time(arguments: list[str]) -> None:
     after = os.times()
     spent = after.children_user + after.children_system - before.children_user - before.children_system
     assert spent / 3 < 0.6  # twice 0.3 s: lenient
-
-
-def test_a_copy_of_the_package_says_that_it_must_compile(tmp_path: Path) -> None:
-    """numba keeps the machine code by the path of the source: what another installation compiled does not help here."""
-    copy = tmp_path / "copy"
-    shutil.copytree(Path(boxqte.__file__).parent, copy / "boxqte", ignore=shutil.ignore_patterns("__pycache__"))
-    code = (
-        "from boxqte.engines.box import jit, window\n"
-        "before = jit.needs_compiling(window.__file__)\n"
-        "jit.mark_compiled(window.__file__)\n"
-        "print(before, jit.needs_compiling(window.__file__))"
-    )
-
-    def said(folder: Path) -> str:
-        paths = {"PYTHONPATH": str(folder), "BOXQTE_CACHE": str(tmp_path / "cache")}
-        run = subprocess.run(
-            [sys.executable, "-c", code],
-            env=os.environ | paths,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return run.stdout.strip()
-
-    here = Path(boxqte.__file__).parent.parent
-    assert [said(here), said(here), said(copy)] == ["True False", "False False", "True False"]

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import builtins
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import ROUND_CEILING, ROUND_FLOOR
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from boxqte.budget import TimeBudget
+from boxqte.budget import TimeBudget, asked_in_turn
+from boxqte.checks import as_names, by_name, function, seconds
 from boxqte.errors import PropertyError, SpaceError
 from boxqte.exact import Number, fraction
-from boxqte.policy import Check, GateReport, Policy, Requirement, Verdict, judge
+from boxqte.policy import Check, GateReport, Policy, Requirement, Verdict, both_runs, judge, within_bounds
 from boxqte.properties import Epsilon, Fairness, Property, Robustness, TieRule
 from boxqte.result import Decided, ModelSummary, Quantification, Status
-from boxqte.space import Space
+from boxqte.space import Space, read_space
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 TIME_LIMIT = 300.0
 ROBUSTNESS_RATE = Fraction(1, 100)
+REPORT_SHARE = 0.3  # of the time limit, where a report is to be made
+REPORT_SECONDS = 60.0  # for a report that nobody said was to be made; or as long as the audit took
+FINISH_SECONDS = 0.5  # for what comes behind the last search: putting the page together
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +54,8 @@ class Question:
 class Audit:
     """The answers of an audit, in the order of the questions.
 
-    `print(audit)` is a table, `to_frame()` a pandas table, `save_html(path)` the report.
+    `print(audit)` is a table, `to_frame()` a pandas table, `save_html(path)` the report. Like a mapping, it iterates over
+    the questions' names, and `audit[name]` is a question's result; `results` has them all.
     """
 
     questions: tuple[Question, ...]
@@ -61,6 +65,22 @@ class Audit:
     gate: GateReport | None = None
     command: str = ""
     details: dict[str, Any] = field(default_factory=dict)
+    clock: TimeBudget | None = field(default=None, repr=False)
+    """The time limit of the audit, where some of it is kept for the report."""
+
+    def __iter__(self) -> Iterator[str]:
+        """The questions' names, as a mapping has its keys; `audit[name]` is the result."""
+        return (q.name for q in self.questions)
+
+    def __len__(self) -> int:
+        return len(self.questions)
+
+    def __contains__(self, name: object) -> bool:
+        return name in [q.name for q in self.questions]
+
+    def keys(self) -> tuple[str, ...]:
+        """The questions' names."""
+        return tuple(self)
 
     def __getitem__(self, name: str) -> Quantification:
         for question in self.questions:
@@ -78,7 +98,8 @@ class Audit:
         return any(result.status is Status.INTERRUPTED for result in self.results)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a question: bounds, value, masses, status, seconds, and the verdict where something is required."""
+        """One row a question: bounds, value, the statistical interval, status, seconds, remarks, and the verdict where
+        something is required. `lower`, `upper` and `value` are certain; `statistical_...` hold with the `confidence`."""
         import pandas as pd
 
         rows = []
@@ -86,8 +107,12 @@ class Audit:
             r = question.result
             row: dict[str, Any] = {"question": question.name, "property": str(question.property)}
             row |= {"lower": None if r is None else r.lower, "upper": None if r is None else r.upper}
-            row |= {"value": None if r is None else r.value, "status": question.status}
-            row |= {"seconds": None if r is None else r.seconds}
+            row |= {"value": None if r is None else r.value}
+            drawn = None if r is None else r.statistical
+            row |= {"statistical_lower": None if drawn is None else drawn.lower}
+            row |= {"statistical_upper": None if drawn is None else drawn.upper}
+            row |= {"confidence": None if drawn is None else drawn.confidence, "status": question.status}
+            row |= {"seconds": None if r is None else r.seconds, "remarks": "" if r is None else " ".join(r.remarks)}
             if self.gate is not None:
                 row["verdict"] = ", ".join(str(c.verdict) for c in self.checks_of(question))
             rows.append(row)
@@ -115,15 +140,31 @@ class Audit:
         """Write the JSON form."""
         Path(path).write_text(json.dumps(self.to_json(), indent=1) + "\n", encoding="utf-8")
 
-    def to_html(self) -> str:
-        """The report: one self-contained page."""
+    def to_html(self, *, time_limit: float | None = None, progress: Callable[[str], None] | None = None) -> str:
+        """The report: one self-contained page.
+
+        Parameters
+        ----------
+        time_limit
+            Seconds for the searches behind the report. None is what is left of the audit's own limit, if it was told to
+            keep some (`report=True`); else a minute, or as long as the questions took.
+        progress
+            Called with a few words whenever something else is begun.
+        """
         from boxqte.report.html import audit_page
 
-        return audit_page(self)
+        if time_limit is None:
+            time_limit = self._report_seconds()
+        return audit_page(self, seconds=time_limit, say=progress)
 
-    def save_html(self, path: str | Path) -> None:
+    def _report_seconds(self) -> float:
+        if self.clock is not None and self.clock.seconds is not None:
+            return max(self.clock.left - FINISH_SECONDS, 0.0)
+        return max(REPORT_SECONDS, sum(result.seconds for result in self.results))
+
+    def save_html(self, path: str | Path, *, time_limit: float | None = None) -> None:
         """Write the report."""
-        Path(path).write_text(self.to_html(), encoding="utf-8")
+        Path(path).write_text(self.to_html(time_limit=time_limit), encoding="utf-8")
 
     def _repr_html_(self) -> str:
         from boxqte.report.notebook import audit_html
@@ -131,50 +172,36 @@ class Audit:
         return audit_html(self)
 
     def __repr__(self) -> str:
-        answers = (f"{q.name}: {q.status if q.result is None else short_measure(q.result)}" for q in self.questions)
+        answers = (f"{row[0]}: {', '.join(part for part in row[1:3] if part)}" for row in self._answers())
         return f"Audit({self.model.source or self.model.library}; {'; '.join(answers)})"
 
-    def __str__(self) -> str:
-        from boxqte.printing import table_text
+    def table(self) -> list[list[str]]:
+        """What `print(audit)` shows: the head, then a row a question; columns that nothing has are left out."""
+        shown = [True, True, any(r.statistical is not None for r in self.results), True, True, self.gate is not None]
+        rows = [["question", "measure", "statistical", "status", "seconds", "verdict"], *self._answers()]
+        return [[cell for cell, wanted in zip(row, shown) if wanted] for row in rows]
 
-        head = ["question", "measure", "status", "seconds"]
-        rows: list[Sequence[str]] = [head if self.gate is None else [*head, "verdict"]]
+    def _answers(self) -> list[list[str]]:
+        from boxqte.numbers import SHORT
+        from boxqte.printing import measure_text, numbered_remarks, statistical_text
+
+        remarks = numbered_remarks(self.results)
+        rows = []
         for question in self.questions:
             r = question.result
-            row = [
-                question.name,
-                "" if r is None else short_measure(r),
-                question.status,
-                "" if r is None else f"{r.seconds:.1f}",
-            ]
-            if self.gate is not None:
-                row.append(", ".join(str(c.verdict) for c in self.checks_of(question)))
-            rows.append(row)
-        return table_text(rows)
+            row = [question.name, "", "", question.status, ""]
+            if r is not None:
+                name = question.name + "".join(f" [{remarks[remark]}]" for remark in r.remarks)
+                row = [name, measure_text(r, SHORT), statistical_text(r), question.status, f"{r.seconds:.1f}"]
+            rows.append([*row, ", ".join(str(c.verdict) for c in self.checks_of(question))])
+        return rows
 
+    def __str__(self) -> str:
+        from boxqte.printing import numbered_remarks, table_text
 
-def short_measure(result: Quantification) -> str:
-    """The measure with six decimals, or its bounds, rounded outward.
-
-    Examples
-    --------
-    >>> from boxqte import Fairness, quantify
-    >>> from boxqte.examples import loan_ensemble, loan_space
-    >>> short_measure(quantify(loan_ensemble(), loan_space(), Fairness("race"), engine="exhaustive"))
-    '0.697030'
-    """
-    from boxqte.printing import rounded
-
-    bounds = result.bounds
-    if result.undefined or bounds is None:
-        return "undefined"
-    ends = rounded(bounds.lower, ROUND_FLOOR, 6), rounded(bounds.upper, ROUND_CEILING, 6)
-    if result.value is None:
-        return f"{ends[0]} to {ends[1]}"
-    shown = rounded(result.value, places=6)
-    if float(shown) in (0.0, 1.0) and bounds.gap < abs(result.value - float(shown)):
-        return f"{result.value:.9g}" if result.value < 0.5 else f"1 - {1 - result.value:.3g}"
-    return shown
+        return "\n".join(
+            [table_text(self.table()), *(f"[{n}] {remark}" for remark, n in numbered_remarks(self.results).items())]
+        )
 
 
 def audit(
@@ -191,6 +218,7 @@ def audit(
     policy: Policy | str | Path | None = None,
     require: Number | None = None,
     time_limit: float | None = TIME_LIMIT,
+    report: bool = False,
     engine: str | None = None,
     workers: int | None = None,
     n_jobs: int | None = None,
@@ -224,7 +252,10 @@ def audit(
     require
         The least measure of every fairness question; with it, or with a policy, `audit.gate` has the verdicts.
     time_limit
-        Seconds for all questions together: each gets its share of what is left. None is no limit.
+        Seconds for everything: reading, inferring the space, and all questions, of which each gets its share of what is
+        left; what is left in the end goes to the open ones. None is no limit.
+    report
+        Keep a part of the time for the report (`to_html`, `save_html`), which then ends within the limit too.
     engine, workers, n_jobs, memory_limit, allow_pickle
         As for `quantify`.
     infer
@@ -249,40 +280,47 @@ def audit(
           age 0.76000
     race, age 0.40000
     """
+    clock = TimeBudget(seconds(time_limit))
     from boxqte.engines import DEFAULT_ENGINE
     from boxqte.importers import load_model
-    from boxqte.quantification import quantify, read_space, summary
+    from boxqte.quantification import quantify, summary
 
     imported = load_model(model, allow_pickle=allow_pickle)
-    names = (sensitive,) if isinstance(sensitive, str) else tuple(sensitive)
-    bound, inference = _space(space, data, label, names, imported, infer or {}, read_space)
+    names = as_names(sensitive, "sensitive", PropertyError)
+    function(progress, "progress")
+    bound, inference = _space(space, data, label, names, imported, by_name(infer, "infer", SpaceError))
     asked = _questions(names, epsilon, kappa, tie, robustness)
     requirements = _requirements(policy, require, asked)
     known = {prop for _, prop in asked}
     asked += [(r.name, r.property) for r in requirements if r.property not in known and not known.add(r.property)]  # type: ignore[func-returns-value]
     for _, prop in asked:
         prop.check(bound)
-    budget = TimeBudget(time_limit, len(asked))
-    results: list[Quantification | None] = []
-    for name, prop in asked:
-        if results and (results[-1] is None or results[-1].status is Status.INTERRUPTED):
-            results.append(None)
-            continue
-        limit = budget.next_share()
+
+    def ask(question: tuple[str, Property], limit: float | None) -> Quantification:
+        name, prop = question
         watcher = None if progress is None else _named(progress, name, limit)
-        results.append(
-            quantify(
-                imported, bound, prop, engine=engine or DEFAULT_ENGINE, time_limit=limit, workers=workers,
-                n_jobs=n_jobs, memory_limit=memory_limit, progress=watcher,
-            )
+        return quantify(
+            imported, bound, prop, engine=engine or DEFAULT_ENGINE, time_limit=limit, workers=workers,
+            n_jobs=n_jobs, memory_limit=memory_limit, progress=watcher,
         )  # fmt: skip
+
+    kept = 0.0 if clock.seconds is None else clock.seconds * (REPORT_SHARE if report else 0.0)
+    results = asked_in_turn(
+        TimeBudget(None if clock.seconds is None else max(clock.left - kept, 0.0)),
+        asked,
+        ask,
+        again=lambda question, before, limit: both_runs(before, ask(question, limit)),
+        is_open=lambda _, result: result.status is Status.TIME,
+        stopped=lambda result: result.status is Status.INTERRUPTED,
+    )
     questions = _share_proofs([Question(name, prop, r) for (name, prop), r in zip(asked, results)])
     gate = None
     if requirements:
         by_property = {q.property: q.result for q in questions}
         source = policy.source if isinstance(policy, Policy) else str(policy or "")
-        gate = GateReport(tuple(_judged(r, by_property[r.property]) for r in requirements), imported.source, source)
-    return Audit(questions, bound, summary(imported), inference, gate, command)
+        checks = tuple(_judged(r, by_property[r.property], clock.left - kept) for r in requirements)
+        gate = GateReport(checks, imported.source, source)
+    return Audit(questions, bound, summary(imported), inference, gate, command, clock=clock if report else None)
 
 
 def _named(
@@ -292,12 +330,12 @@ def _named(
 
 
 def _space(
-    space: Any, data: Any, label: str | None, names: Sequence[str], model: Any, infer: Mapping[str, Any], read: Any
+    space: Any, data: Any, label: str | None, names: Sequence[str], model: Any, infer: Mapping[str, Any]
 ) -> tuple[Space, Inference | None]:
     if (space is None) == (data is None):
         raise SpaceError("audit: give the training data, or the space; one of the two")
     if space is not None:
-        return read(space), None
+        return read_space(space), None
     from boxqte.inference import infer_space
     from boxqte.tables import read_table
 
@@ -349,10 +387,10 @@ def _requirements(policy: Any, require: Any, asked: Sequence[tuple[str, Property
     return own + list(read.requirements)
 
 
-def _judged(requirement: Requirement, result: Quantification | None) -> Check:
+def _judged(requirement: Requirement, result: Quantification | None, seconds: float) -> Check:
     if result is None:
         return Check(requirement, Verdict.UNDECIDED, why="not asked: interrupted")
-    return judge(requirement, result)
+    return judge(requirement, result, seconds=seconds)
 
 
 def _share_proofs(questions: Sequence[Question]) -> tuple[Question, ...]:
@@ -380,7 +418,7 @@ def _share_proofs(questions: Sequence[Question]) -> tuple[Question, ...]:
         if helped:
             ends = decided.measure()
             details = {**result.details, "bounds_from": helped}
-            result = replace(result, decided=decided, details=details)
+            result = within_bounds(replace(result, decided=decided, details=details))
             if ends is not None and result.bounds is not None:
                 last = (result.seconds, result.bounds.lower, result.bounds.upper)
                 result = replace(result, trace=(*result.trace, last))

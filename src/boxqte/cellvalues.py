@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 FloatArray = npt.NDArray[np.float64]
 ABSENT = -1
+LARGEST_WHOLE = 2.0**53  # larger codes stay floats: an int64 may not hold them
 
 
 class AxisValues:
@@ -218,7 +219,8 @@ class GridValues:
             else:
                 for c, name in enumerate(attribute.columns):
                     column = np.append(np.array([row[c] for row in attribute.codes]), np.nan)[values.astype(np.int64)]
-                    table[name] = column.astype(np.int64) if (column == np.floor(column)).all() else column
+                    whole = (column == np.floor(column)) & (np.abs(column) <= LARGEST_WHOLE)
+                    table[name] = column.astype(np.int64) if whole.all() else column
         return pd.DataFrame(table, copy=False)
 
     def readable(self, columns: Sequence[FloatArray]) -> pd.DataFrame:

@@ -29,7 +29,7 @@ import numpy as np
 from boxqte.ensemble import ZERO_BAND, Missing, Test, TreeEnsemble, holds
 from boxqte.errors import BoxQTEError, CertificateError
 from boxqte.importers import load_model
-from boxqte.space import Attribute, Space
+from boxqte.space import Attribute, Space, read_space
 
 FORMAT = "boxqte certificate 1"
 KINDS = ("fair", "unfair", "low")
@@ -78,7 +78,9 @@ def certify(file: str | Path, model: object, *, space: Space | None = None, work
     True
     """
     n = workers or os.cpu_count() or 1
-    share = partial(_share, file, load_model(model).ensemble, space, n)
+    if not isinstance(n, int) or not 1 <= n <= 10_000:
+        raise CertificateError(f"workers: expected a whole number above 0, found {workers!r}")
+    share = partial(_share, file, load_model(model).ensemble, None if space is None else read_space(space), n)
     if n == 1:
         parts = [share(0)]
     else:
@@ -90,11 +92,10 @@ def certify(file: str | Path, model: object, *, space: Space | None = None, work
     proved = []
     for k, kind in enumerate(KINDS):
         stated = first.last[kind]
-        own = max(
-            Fraction(math.fsum(x for part in parts for x in part.masses[k])) - error * (1 if k else 3), Fraction(0)
-        )
+        summed = Fraction(math.fsum(x for part in parts for x in part.masses[k]))
+        own = max(summed - error * (1 if k else 3), Fraction(0))
         if not isinstance(stated, float) or not 0 <= stated <= 1 or abs(Fraction(stated) - own) > CLOSE:
-            raise Rejected(f"{file}: the {kind} mass is stated as {stated}, its boxes prove {float(own):.15g}")
+            raise Rejected(f"{file}: the {kind} mass is stated as {stated!s:.40}, its boxes prove {float(own):.15g}")
         proved.append(stated if stated <= own else math.nextafter(float(own), 0))
     return Verdict(first.asked, proved[0], proved[1], proved[2], first.boxes, first.n_open)
 
@@ -182,7 +183,7 @@ class Question:
             raise Rejected("is about another space than the one given")
         sensitive = self.asked.get("sensitive", ())
         epsilon = [self.asked.get("epsilon_rate", 0), *self.asked.get("epsilon", {}).values()]
-        if any(Fraction(str(e)) for e in epsilon) or not model.is_binary or not {*sensitive} <= {*space.names}:
+        if any(_number(e, "epsilon") for e in epsilon) or not model.is_binary or not {*sensitive} <= {*space.names}:
             raise Rejected("is no question for a certificate: epsilon is 0, and the model has two classes")
         columns = {column: (a, j) for a, attribute in enumerate(space) for j, column in enumerate(attribute.columns)}
         named = {*model.feature_names} == {*columns}
@@ -192,10 +193,9 @@ class Question:
         self.owner = [columns[name] for name in model.feature_names] if named else [*columns.values()]
         self.axes: list[Axis] = []
         self.tests: dict[int, tuple[int, int]] = {}
+        inner = np.flatnonzero(model.test != Test.LEAF).tolist()
         for a, attribute in enumerate(space):
-            nodes = [
-                n for n in np.flatnonzero(model.test != Test.LEAF).tolist() if self.owner[model.feature[n]][0] == a
-            ]
+            nodes = [n for n in inner if self.owner[model.feature[n]][0] == a]
             cells = self._numeric(attribute, nodes) if attribute.is_numeric else self._finite(attribute)
             starts = [start for start, _, _ in cells]
             if attribute.missing is not None:
@@ -212,7 +212,7 @@ class Question:
         ties = {"paper": (1, -1), "library": (0, -1) if model.tie == "positive" else (1, 0)}
         dyadic = not model.base[0].denominator & (model.base[0].denominator - 1)  # otherwise F is never 0
         self.pos, self.neg = self.conf_pos, self.conf_neg = ties[self.asked["tie"]] if dyadic else (0, -1)
-        kappa = Fraction(str(self.asked["kappa"]))
+        kappa = _number(self.asked["kappa"], "kappa")
         if kappa > HALF:
             level = _level(kappa, unit / model.factor, model.link == "mean")
             self.conf_pos, self.conf_neg = level + 1, -level - 1
@@ -278,12 +278,19 @@ class Question:
         cells = missing << present
         for part in held:
             if axis.attribute.is_numeric:
-                low, low_side, high, high_side = part
-                first, last = edges.index((Fraction(str(low)), low_side)), edges.index((Fraction(str(high)), high_side))
+                first, last = [edges.index((_number(v, "the cut"), side)) for v, side in (part[:2], part[2:])]
                 cells |= (1 << last) - (1 << first)
             else:
                 cells |= 1 << edges.index(part)
         return a, cells
+
+
+def _number(value: object, what: str) -> Fraction:
+    """The rational that a number of the file means; one with more digits than anybody writes would fill the memory."""
+    text = str(value) if isinstance(value, (str, float)) or (type(value) is int and abs(value) < 10**800) else "?" * 801
+    if len(text) > 800 or ("/" not in text and abs(Decimal(text).adjusted()) > 400):
+        raise Rejected(f"{what}: {text[:40]} is no number of at most 800 digits between 1e-400 and 1e400")
+    return Fraction(text)
 
 
 def _fails(test: int, limit: float, value: int) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import time
 import warnings
@@ -18,7 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from boxqte.checks import number, whole
 from boxqte.errors import CheckpointError
+from boxqte.exact import shown
 
 if TYPE_CHECKING:
     from boxqte.engines import Watch
@@ -29,6 +32,8 @@ VERSION = 1
 MAGIC = b"boxqte checkpoint "
 EVERY = 5.0  # seconds
 SHARE = 20  # saving takes at most this part of the time: one second of writing, then at least 20 of work
+SUMS = ("fair", "unfair", "low", "ambiguous")
+NONSENSE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
 MEANINGS = {
     "engine": "of engine '{found}', asked is engine '{asked}'",
     "model": "of another model: the fingerprint is {found:.12}, that of the model here {asked:.12}",
@@ -57,12 +62,18 @@ def identity(grid: Grid, engine: str, certificate: str | None = None) -> dict[st
     }
 
 
+def checked_every(seconds: object) -> float:
+    """How often to save: at least 0 seconds apart."""
+    every = number(seconds, "checkpoint_every", CheckpointError, "seconds")
+    if every < 0:
+        raise CheckpointError(f"checkpoint_every: must be at least 0 seconds, found {every:g}")
+    return every
+
+
 class Checkpoint:
     """The checkpoint file of one run (a driver.Keeper)."""
 
     def __init__(self, path: str | Path, identity: Mapping[str, str], every: float = EVERY):
-        if not every >= 0:
-            raise CheckpointError(f"checkpoint_every: must be at least 0 seconds, found {every}")
         self.path = Path(path)
         self.identity = dict(identity)
         self.every = every
@@ -110,14 +121,24 @@ class Checkpoint:
         except OSError as error:
             raise CheckpointError(f"checkpoint {self.path}: cannot be read: {error.strerror}") from None
         head, arrays = self._opened(content)
-        for name, meaning in MEANINGS.items():
-            found, asked = head["identity"][name], self.identity[name]
-            if found != asked:
-                raise CheckpointError(
-                    f"checkpoint {self.path}: is {meaning.format(found=found, asked=asked)}; give another file, or delete it"
-                )
-        saved, trace = _decoded(head, arrays, entry_bytes)
-        watch.resume(head["seconds"], trace)
+        try:
+            for name, meaning in MEANINGS.items():
+                found, asked = str(head["identity"][name]), self.identity[name]
+                if found != asked:
+                    raise CheckpointError(
+                        f"checkpoint {self.path}: is {meaning.format(found=found, asked=asked)}; give another file, or "
+                        "delete it"
+                    )
+            saved, trace = _decoded(head, arrays, entry_bytes)
+            seconds = number(head["seconds"], "seconds", CheckpointError)
+            if not 0 <= seconds < math.inf:
+                raise ValueError(f"seconds are {seconds}")
+        except NONSENSE as error:
+            why = shown(str(error))
+            raise CheckpointError(
+                f"checkpoint {self.path}: has no meaning ({type(error).__name__}: {why}); delete it to begin anew"
+            ) from None
+        watch.resume(seconds, trace)
         self.resumed = True
         return saved
 
@@ -135,7 +156,12 @@ class Checkpoint:
                 f"checkpoint {self.path}: is damaged or cut short, its checksum does not fit; delete it to begin anew"
             )
         line, _, arrays = rest.partition(b"\n")
-        return json.loads(line), arrays
+        try:
+            return json.loads(line), arrays
+        except (ValueError, RecursionError):  # no JSON, or an integer of thousands of digits
+            raise CheckpointError(
+                f"checkpoint {self.path}: its header cannot be read; delete it to begin anew"
+            ) from None
 
 
 def _encoded(saved: Saved, identity: Mapping[str, str], watch: Watch) -> bytes:
@@ -166,9 +192,14 @@ def _encoded(saved: Saved, identity: Mapping[str, str], watch: Watch) -> bytes:
 
 
 def _decoded(head: dict[str, Any], arrays: bytes, entry_bytes: int) -> tuple[Saved, list[tuple[float, float, float]]]:
-    from boxqte.engines.box.driver import Saved
+    from boxqte.engines.box.driver import COUNTS, Saved
 
-    n, m = head["heap"] + head["stack"], head["trace"]
+    sizes = [whole(head[key], key, 0, len(arrays), CheckpointError) for key in ("heap", "stack", "trace")]
+    counts = {name: whole(head["counts"][name], name, 0, error=CheckpointError) for name in (*COUNTS, "serial")}
+    record = whole(head["record"], "record", 0, error=CheckpointError)
+    n, m = sizes[0] + sizes[1], sizes[2]
+    if len(arrays) != n * (24 + entry_bytes) + 24 * m:
+        raise ValueError(f"{len(arrays)} bytes for {n} boxes and {m} points")
     scores, serials, masses, points = (
         np.frombuffer(arrays, kind, count, 8 * start).tolist()
         for kind, count, start in (("<f8", n, 0), ("<i8", n, n), ("<f8", n, 2 * n), ("<f8", 3 * m, 3 * n))
@@ -178,6 +209,8 @@ def _decoded(head: dict[str, Any], arrays: bytes, entry_bytes: int) -> tuple[Sav
         (score, serial, mass, bytes(boxes[i * entry_bytes : (i + 1) * entry_bytes]))
         for i, (score, serial, mass) in enumerate(zip(scores, serials, masses))
     ]
-    sums = {kind: tuple(map(float.fromhex, parts)) for kind, parts in head["sums"].items()}
-    saved = Saved(sums, head["counts"], entries[: head["heap"]], entries[head["heap"] :], head["record"])
+    sums = {kind: tuple(map(float.fromhex, head["sums"][kind])) for kind in SUMS}
+    if not all(abs(part) <= 1 for parts in sums.values() for part in parts):
+        raise ValueError("a mass above 1")
+    saved = Saved(sums, counts, entries[: sizes[0]], entries[sizes[0] :], record)
     return saved, [(points[i], points[i + 1], points[i + 2]) for i in range(0, 3 * m, 3)]

@@ -12,6 +12,7 @@ import contextlib
 import os
 import shlex
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -34,6 +35,7 @@ from boxqte.commands.arguments import (
     write_text,
 )
 from boxqte.commands.settings import settled
+from boxqte.commands.wording import command_of, in_flags, left_over, unknown_option, with_suggestion
 from boxqte.errors import BoxQTEError
 
 if TYPE_CHECKING:
@@ -50,19 +52,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a name may hold characters that the terminal has not
+    typed = list(sys.argv[1:] if argv is None else argv)
+    parser = make_parser()
     try:
-        typed = list(sys.argv[1:] if argv is None else argv)
-        parser = make_parser()
         if typed[:2] == ["completion", "words"]:  # before argparse, which has a reading of its own for --
             return completion.print_suggestions(parser, typed[3:])
-        arguments = parser.parse_args(settled(parser, typed))
+        arguments = _parsed(parser, settled(parser, typed))
         arguments.typed = typed
         code: int = arguments.run(arguments)
         if sys.stdout is not None:
             sys.stdout.flush()
         return code
     except BoxQTEError as error:
-        return _failed(str(error))
+        return _failed(in_flags(str(error), command_of(parser, typed), typed))
     except KeyboardInterrupt:
         print("boxqte: interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -72,6 +74,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         _silence(sys.stdout)
         return _failed(f"{error.filename or 'output'}: {error.strerror or error}")
+
+
+def _parsed(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace:
+    """The arguments; an option that the command does not have is said first, since what is missing follows from it."""
+    command = command_of(parser, words)
+    wrong = unknown_option(command, words)
+    if wrong is None:
+        arguments, rest = parser.parse_known_args(words)
+        if not rest:
+            arguments.command = command
+            return arguments
+        wrong = left_over(command, words, rest)
+    return command.error(wrong)
 
 
 def _failed(message: str) -> int:
@@ -270,7 +285,7 @@ def _infer(arguments: argparse.Namespace) -> int:
     unwritten = write_json(arguments.output, inference.space.to_json())
     raise_first(unwritten)
     to_stdout = arguments.output == "-"
-    print(inference, file=sys.stderr if to_stdout else sys.stdout)
+    print(in_flags(str(inference), arguments.command), file=sys.stderr if to_stdout else sys.stdout)
     if not to_stdout:
         print(f"\nwritten to {arguments.output}; to change a kind, --categorical, --integer or --real NAME, or edit it")
     return OK
@@ -316,10 +331,21 @@ def _engines(arguments: argparse.Namespace) -> int:
 
 class _Parser(argparse.ArgumentParser):
     def __init__(self, **options: Any):
-        super().__init__(**options, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter)
+        super().__init__(**options, allow_abbrev=False, formatter_class=_Help)
 
     def error(self, message: str) -> NoReturn:
-        sys.exit(_failed(f"{message} (see {self.prog} --help)"))
+        sys.exit(_failed(f"{with_suggestion(message)} (see {self.prog} --help)"))
+
+
+class _Help(argparse.HelpFormatter):
+    """Wraps every line of a description at the terminal's width, and keeps the lines apart."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        lines = []
+        for line in text.splitlines():
+            own = indent + line[: len(line) - len(line.lstrip())]
+            lines += textwrap.wrap(line.strip(), width, initial_indent=own, subsequent_indent=own) or [""]
+        return "\n".join(lines)
 
 
 def make_parser() -> argparse.ArgumentParser:

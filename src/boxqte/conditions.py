@@ -14,6 +14,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
+from boxqte.checks import did_you_mean
 from boxqte.errors import SpaceError
 from boxqte.exact import fraction, plain
 from boxqte.space import Attribute, Histogram, Space
@@ -30,12 +31,14 @@ Span = tuple[Fraction, Fraction]
 class Part:
     """A subset of one attribute's domain: spans [low, high) of a numeric one, indices of values of a finite one.
 
-    The ends of a span of a real attribute have no mass, so it does not matter on which side they count.
+    The ends of a span of a real attribute have no mass, so it does not matter on which side they count; `lacks` has those
+    that the condition excludes, for rules that say the same.
     """
 
     spans: tuple[Span, ...] = ()
     values: frozenset[int] = frozenset()
     missing: bool = False
+    lacks: frozenset[Fraction] = frozenset()
 
 
 def whole(attribute: Attribute) -> Part:
@@ -57,13 +60,15 @@ def without(attribute: Attribute, part: Part) -> Part:
         at = max(at, high)
     if attribute.is_numeric and at < _end(attribute):
         spans.append((at, _end(attribute)))
-    return Part(tuple(spans), everything.values - part.values, everything.missing and not part.missing)
+    lacks = frozenset(end for span in part.spans for end in span) - part.lacks
+    return Part(tuple(spans), everything.values - part.values, everything.missing and not part.missing, lacks)
 
 
 def both(a: Part, b: Part) -> Part:
     """What two parts have in common."""
     spans = [(max(a0, b0), min(a1, b1)) for a0, a1 in a.spans for b0, b1 in b.spans]
-    return Part(tuple(sorted(s for s in spans if s[0] < s[1])), a.values & b.values, a.missing and b.missing)
+    kept = tuple(sorted(s for s in spans if s[0] < s[1]))
+    return Part(kept, a.values & b.values, a.missing and b.missing, a.lacks | b.lacks)
 
 
 def parse_condition(text: str, space: Space) -> dict[str, Part]:
@@ -82,6 +87,8 @@ def parse_condition(text: str, space: Space) -> dict[str, Part]:
     >>> parse_condition("age >= 30", loan_space())["age"].spans
     ((Fraction(30, 1), Fraction(101, 1)),)
     """
+    if not isinstance(text, str):
+        raise SpaceError(f'condition: expected a text such as "age >= 60", found {text!r}')
     names: dict[str, str] = {}
 
     def stand_in(match: re.Match[str]) -> str:
@@ -152,7 +159,8 @@ class _Reader:
         assert isinstance(node, ast.Name)
         name = self.quoted.get(node.id, node.id)
         if name not in self.space.names:
-            raise self._refused(f"'{name}' is not an attribute; attributes are {self._attributes()}")
+            meant = did_you_mean(name, self.space.names)
+            raise self._refused(f"'{name}' is not an attribute{meant}; attributes are {self._attributes()}")
         return self.space[name]
 
     def _part(self, attribute: Attribute, operator: ast.cmpop, value: ast.expr, swapped: bool) -> Part:
@@ -188,7 +196,8 @@ class _Reader:
         low, high = attribute.low, _end(attribute)
         span = (low, min(limit, high)) if below else (max(limit, low), high)
         # a missing value satisfies no comparison
-        return Part(spans=(span,) if span[0] < span[1] else ())
+        lacks = frozenset([limit]) if attribute.kind == "real" and not closed else frozenset()
+        return Part(spans=(span,) if span[0] < span[1] else (), lacks=lacks)
 
     def _equal(self, attribute: Attribute, value: ast.expr) -> Part:
         if (isinstance(value, ast.Name) and value.id == MISSING) or (

@@ -63,7 +63,7 @@ def run_demo(say: Callable[[str], None]) -> None:
     say(INTRODUCTION)
     model, space = loan_ensemble(), loan_space()
     for question in QUESTIONS:
-        # small enough for the engine that works in rationals; it also needs no compiling
+        # small enough for the engine that works in rationals
         result = quantify(model, space, question.property, engine="exhaustive")
         say(question.title)
         say(f"  {question.asked}")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_FLOOR, Context, Decimal, localcontext
 from fractions import Fraction
 from numbers import Rational
 
 MAX_DIGITS = 400  # refuses 1e999999999, which would otherwise fill the memory with zeros
+MAX_LENGTH = 2 * MAX_DIGITS
+ACCEPTED = f"of at most {MAX_LENGTH} digits, and 0 or between 1e-{MAX_DIGITS} and 1e{MAX_DIGITS} in size"
+LONG_INTEGER = re.compile(rf"\d{{{MAX_LENGTH + 1},}}")
 
 Number = int | float | str | Fraction | Decimal
 
@@ -29,26 +33,41 @@ def fraction(value: object, error: type[Exception], where: str) -> Fraction:
         raise error(f"{where}: expected a number, found {value!r}")
     if isinstance(value, Rational):
         exact = Fraction(int(value.numerator), int(value.denominator))
-        if max(abs(exact.numerator), exact.denominator) >= 10 ** (2 * MAX_DIGITS):  # str() of it may be refused
-            raise error(f"{where}: expected a number of at most {2 * MAX_DIGITS} digits")
+        if max(abs(exact.numerator), exact.denominator) >= 10**MAX_LENGTH:
+            raise error(f"{where}: expected a number {ACCEPTED}, found {shown(value)}")
         return exact
     try:
         if isinstance(value, Decimal):
             text = str(value)
         else:
             text = value.strip() if isinstance(value, str) else repr(float(value))  # type: ignore[arg-type]
-        if len(text) > 2 * MAX_DIGITS:
-            raise ValueError
-        if "/" not in text:
-            number = Decimal(text)
-            if not number.is_finite():
-                raise ValueError
-            if number and abs(number.adjusted()) > MAX_DIGITS:
-                raise ValueError
-            return Fraction(number)
-        return Fraction(text)
+        read = _rational(text)
     except (ValueError, TypeError, ArithmeticError):
         raise error(f"{where}: expected a finite number, found {shown(value)}") from None
+    if read is None:
+        raise error(f"{where}: expected a number {ACCEPTED}, found {shown(value)}")
+    return read
+
+
+def _rational(text: str) -> Fraction | None:
+    """The rational that the text means, None if it has too many digits; ValueError if it means none."""
+    if len(text) > MAX_LENGTH:
+        return None
+    if "/" in text:  # two integers: Fraction takes no exponent there
+        return Fraction(text)
+    number = Decimal(text)  # which keeps 1e99999999 as it is written; Fraction would write its zeros
+    if not number.is_finite():
+        raise ValueError
+    return None if number and abs(number.adjusted()) > MAX_DIGITS else Fraction(number)
+
+
+def oversized_in(text: str) -> str:
+    """Where a file has an integer of thousands of digits, which Python's readers refuse without a word on where it is."""
+    found = LONG_INTEGER.search(text)
+    if found is None:
+        return ""
+    line = text.count("\n", 0, found.start()) + 1
+    return f"line {line}: expected numbers {ACCEPTED}, found {found[0][:20]}... of {len(found[0])} digits"
 
 
 def shown(value: object) -> str:
@@ -56,7 +75,7 @@ def shown(value: object) -> str:
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # an integer of thousands of digits, lists in lists in lists
-        text = f"a {type(value).__name__} too long to show"
+        text = "something too long to show"
     return text if len(text) <= 60 else text[:57] + "..."
 
 

@@ -1,33 +1,39 @@
 """From a number to an answer: regions, profiles, pairs and restrictions of a result. Each returns a pandas DataFrame.
 
-All of them are exact in the same sense as the result: every mass is within the engine's rounding bound (about 1e-13) of
-the exact one, or stands between `lower` and `upper` where a limit ended the search.
+All of them are certain in the same sense as the result: lower bounds are rounded down, upper bounds up, and they are true
+also where a limit has ended a search. Where none has, they agree but for the engine's rounding bound (about 1e-13).
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boxqte.conditions import Part, mass_of, parse_condition, part_text
-from boxqte.engines import Limits, Watch
+from boxqte.conditions import Part, both, parse_condition, part_text
+from boxqte.engines import Limits, Watch, make_engine
 from boxqte.errors import EngineError, PropertyError
+from boxqte.existence import settled
 from boxqte.grid import Axis, Grid
 from boxqte.origin import (
     BoxSums,
     Origin,
-    boxes_by_cell,
     carried_over,
     one_class_grid,
     part_of_cell,
     restricted_grid,
+    searched,
     support_boxes,
 )
-from boxqte.regions import UNFAIR, Boxes, RegionStore, held_cells, joined, merged, rule_of
-from boxqte.result import Decided, Quantification, Status, up
+from boxqte.profiles import profile_table
+from boxqte.regions import FAIR, LOW, UNFAIR, Boxes, RegionStore, held_cells, joined, merged, rule_of
+from boxqte.remarks import remarks
+from boxqte.result import Quantification, down, up
+from boxqte.space import Space
 from boxqte.transfer import combinations, combined_grid
 
 if TYPE_CHECKING:
@@ -40,6 +46,9 @@ MANY_VALUES = 12  # beyond this many sensitive values a region's flip names the 
 MAX_PAIRS = 64
 SMALLEST_FINISH = 5  # what a single cell costs: nothing is counted that is not one
 REFINE_NODES = 200_000
+NO_SHARE = 5e-7
+TINY = 1e-300
+FloatEnds = tuple[float, float]
 FLIP_PARTS = 20_000  # three classes and more: so many parts of the regions, the heaviest, are asked for their classes
 
 
@@ -54,9 +63,12 @@ def origin_of(result: Quantification) -> Origin:
 
 
 def restrict(result: Quantification, condition: str, *, time_limit: float | None = None) -> Quantification:
-    """The measure where only the x that satisfy the condition count; x' may be any input of the space."""
+    """The measure where only the x that satisfy the condition count; x' may be any input of the space.
+
+    Answered by the engine that has answered before (`auto` and `sample` draw anew, inside the condition), else by `box`.
+    """
     origin = origin_of(result)
-    key = ("restrict", condition)
+    key = ("restrict", str(condition))
     if key in origin.answers and origin.answers[key].converged:
         known: Quantification = origin.answers[key]
         return known
@@ -64,30 +76,58 @@ def restrict(result: Quantification, condition: str, *, time_limit: float | None
     grid, share = restricted_grid(origin.grid, parts, condition)
     limits = _limits(origin, time_limit)
     watch = Watch(limits)
-    store = RegionStore()
-    from boxqte.engines.box.engine import Box, BoxOptions
-
-    engine = Box(BoxOptions(**(dict(origin.options) if origin.engine == "box" else {})))
-    engine.observers.append(store)
-    engine.roots = support_boxes
+    name = origin.engine if origin.engine in ("auto", "sample") else "box"
+    engine: Any = make_engine(name, origin.options if name == origin.engine else None)
+    store = None
+    if name != "sample":
+        store = RegionStore()
+        engine.observers.append(store)
+        (engine.box if name == "auto" else engine).roots = support_boxes
     outcome = engine.run(grid, limits, watch)
-    whole = replace(origin, grid=grid, engine="box", options=vars(engine.options), store=store, status=outcome.status,
-                    limits=limits, answers={})  # fmt: skip
+    if store is not None:
+        store.finish(outcome.decided, outcome.status)
+    text = f"({origin.condition}) and ({condition})" if origin.condition else condition
+    whole = replace(
+        origin, grid=grid, engine=name, options=origin.options if name == origin.engine else {}, store=store,
+        limits=limits, answers={}, parts=_narrowed(origin.parts, parts), condition=text, share=origin.share * share,
+    )  # fmt: skip
     answer = replace(
         result,
-        engine="box",
+        engine=name,
         status=outcome.status,
-        decided=outcome.decided,
+        decided=settled(grid, outcome, store, limits),
         seconds=watch.seconds,
         trace=tuple(watch.trace),
         space_fingerprint=grid.space.fingerprint(),
         rounding_ambiguous=outcome.rounding_ambiguous,
         input_rounding=up(grid.input_rounding),
-        details={**outcome.details, "condition": condition, "share_of_space": float(share)},
+        count=_count(grid.space, whole.parts),
+        details={**outcome.details, "condition": text, "share_of_space": float(whole.share)},
+        statistical=outcome.statistical,
         origin=whole,
     )
+    answer = replace(answer, remarks=remarks(grid, answer))
     origin.answers[key] = answer
     return answer
+
+
+def _count(space: Space, parts: Mapping[str, Part]) -> int | None:
+    """How many inputs satisfy the conditions; None if an attribute is real."""
+    if space.count() is None:
+        return None
+    sizes = [
+        _size(parts[attribute.name]) if attribute.name in parts else int(attribute.size or 0) for attribute in space
+    ]
+    return math.prod(sizes)
+
+
+def _size(part: Part) -> int:
+    return sum(int(high - low) for low, high in part.spans) + len(part.values) + part.missing
+
+
+def _narrowed(old: Mapping[str, Part], new: Mapping[str, Part]) -> dict[str, Part]:
+    """The parts of a condition inside those of another."""
+    return {**old, **{name: both(old[name], part) if name in old else part for name, part in new.items()}}
 
 
 def _limits(origin: Origin, time_limit: float | None) -> Limits:
@@ -100,96 +140,8 @@ def _limits(origin: Origin, time_limit: float | None) -> Limits:
 
 def profile(result: Quantification, attribute: str, *, time_limit: float | None = None) -> pd.DataFrame:
     """The counterexample mass by value or interval of an attribute: one row a cell, in the attribute's order."""
-    import pandas as pd
-
     origin = origin_of(result)
-    grid = origin.grid
-    at = grid.space.names.index(grid.space[attribute].name)
-    axis = grid.axes[at]
-    key = ("profile", attribute, time_limit)
-    if key not in origin.answers:
-        limits = _limits(origin, time_limit)
-        by_mass = axis.sensitive or axis.moves or not grid.ensemble.is_binary
-        if by_mass or not any(cut.axis == at for cut in grid.cuts):
-            rows = _profile_by_mass(origin, axis, limits)
-        else:
-            rows = _profile_by_box(origin, axis, limits)
-        origin.answers[key] = rows
-    table = pd.DataFrame(origin.answers[key])
-    found = table["upper"].sum() if len(table) else 0.0
-    table["share"] = (table["lower"] + table["upper"]) / 2 / found if found else 0.0
-    table["density"] = (table["lower"] + table["upper"]) / 2 / table["mass"].where(table["mass"] > 0)
-    table.attrs["attribute"] = attribute
-    return table
-
-
-def _row(axis: Axis, part: Part, mass: float, lower: float, upper: float) -> dict[str, Any]:
-    return {"value": part_text(axis.attribute, part), "mass": mass, "lower": max(lower, 0.0), "upper": min(upper, mass)}
-
-
-def _profile_by_box(origin: Origin, axis: Axis, limits: Limits) -> list[dict[str, Any]]:
-    """x' has the same value as x: one search that starts from one box a cell."""
-    from boxqte.engines.box.engine import rounding_bound
-    from boxqte.engines.box.problem import compile_problem
-
-    problem = compile_problem(origin.grid)
-    masses = origin.masses_in(origin.grid, boxes_by_cell(problem, axis.attribute.name), limits=limits)
-    slack = float(3 * rounding_bound(problem))
-    rows = []
-    for cell, mass, (fair, unfair, low) in zip(axis.cells, axis.masses, masses.tolist()):
-        rest = max(float(mass) - fair - unfair - low, 0.0)
-        open_mass = rest if rest > slack else 0.0
-        rows.append(_row(axis, part_of_cell(axis, cell), float(mass), unfair, unfair + open_mass))
-    return rows
-
-
-def _profile_by_mass(origin: Origin, axis: Axis, limits: Limits) -> list[dict[str, Any]]:
-    """x' may have another value: one search a cell, with all mass of x in it. None at all where the cell cannot matter."""
-    rows = []
-    grid = origin.grid
-    store = origin.regions()
-    alike = _same_for_all(grid, axis) and origin.status is Status.CONVERGED
-    for cell, mass in zip(axis.cells, axis.masses):
-        part = part_of_cell(axis, cell)
-        if alike or not mass:
-            found = (store.mass * float(mass),) * 2
-        else:
-            decided = search_again(origin, restricted_grid(grid, {axis.attribute.name: part}, "a cell")[0], limits)
-            ends = Fraction(decided.unfair), Fraction(decided.unfair) + decided.undecided
-            settled = float(ends[1]) - float(ends[0]) < 1e-9
-            found = (float(ends[0] * mass), float((ends[0] if settled else ends[1]) * mass))
-        rows.append(_row(axis, part, float(mass), *found))
-    return rows
-
-
-def _same_for_all(grid: Grid, axis: Axis) -> bool:
-    """Whether the verdict on x does not depend on its value here: no tree asks, or only signs count and all x' are free."""
-    asked = any(grid.axes[cut.axis] is axis for cut in grid.cuts)
-    if not grid.has_tolerance:
-        return not asked or (axis.sensitive and grid.thresholds.all_confident)
-    return not asked and not axis.sensitive
-
-
-def search_again(origin: Origin, grid: Grid, limits: Limits) -> Decided:
-    """What is decided of a variation of the grid, as shares of its mass.
-
-    Where the boxes with counterexamples are known, only these are searched: a variation asks about fewer x or fewer x',
-    so nothing else can become one.
-    """
-    from boxqte.engines.box.problem import Problem, compile_problem
-
-    store = origin.regions()
-    complete = not store.elsewhere and origin.status is Status.CONVERGED
-    if complete and isinstance(store.problem, Problem) and not origin.grid.has_tolerance:
-        boxes = carried_over(store.boxes.cells, store.problem, compile_problem(grid))
-        if boxes is not None:
-            if not len(boxes):
-                return Decided(fair=1)
-            outcome = origin.run(grid, roots=lambda problem: boxes, limits=limits)
-            if outcome.status is Status.CONVERGED:
-                return Decided(fair=1 - Fraction(outcome.decided.unfair), unfair=outcome.decided.unfair)
-            return outcome.decided
-    return origin.run(grid, roots=support_boxes, limits=limits).decided
+    return profile_table(origin, result.decided, attribute, _limits(origin, time_limit))
 
 
 # --- pairs ------------------------------------------------------------------------------------------------------------
@@ -209,14 +161,15 @@ def pairs(result: Quantification, *, time_limit: float | None = None) -> pd.Data
     key = ("pairs", time_limit)
     if key not in origin.answers:
         origin.answers[key] = _pairs(origin, _limits(origin, time_limit))
-    matrix, names, converged = origin.answers[key]
+    lower, upper, names, converged = origin.answers[key]
     title = ", ".join(a.attribute.name for a in grid.axes if a.sensitive)
-    table = pd.DataFrame(matrix, index=pd.Index(names, name=title), columns=pd.Index(names, name=f"{title} of x'"))
-    table.attrs["converged"] = converged
+    table = pd.DataFrame(lower, index=pd.Index(names, name=title), columns=pd.Index(names, name=f"{title} of x'"))
+    # plain lists: pandas compares attrs when it joins tables, and cannot compare tables in them
+    table.attrs |= {"upper": upper.tolist(), "converged": converged}
     return table
 
 
-def _pairs(origin: Origin, limits: Limits) -> tuple[Any, list[str], bool]:
+def _pairs(origin: Origin, limits: Limits) -> tuple[Any, Any, list[str], bool]:
     grid = origin.grid
     combos = combinations(grid)
     if len(combos) > MAX_PAIRS:
@@ -224,22 +177,23 @@ def _pairs(origin: Origin, limits: Limits) -> tuple[Any, list[str], bool]:
             f"pairs: the sensitive attributes have {len(combos)} combinations of cells, at most {MAX_PAIRS} are listed; "
             "ask about fewer attributes"
         )
-    matrix = np.zeros((len(combos), len(combos)))
+    lower, upper = np.zeros((len(combos), len(combos))), np.zeros((len(combos), len(combos)))
     converged = True
+    rounding = origin.regions().rounding
     # Signs alone, and nothing else moves: who differs from whom is mutual.
-    mutual = not grid.has_tolerance and grid.thresholds.all_confident
+    mutual = not grid.has_tolerance and not grid.low_possible
     for i, one in enumerate(combos):
         for j, other in enumerate(combos):
             if i == j and (not grid.has_tolerance or one.single):
                 continue  # x' must differ from x
             if (not one.mass and not (mutual and other.mass)) or (mutual and j < i):
                 continue
-            decided = search_again(origin, combined_grid(grid, [one] if i == j else [one, other]), limits)
-            converged &= decided.undecided < 1e-9
-            matrix[i, j] = float(decided.unfair) * float(one.mass)
-            if mutual:
-                matrix[j, i] = float(decided.unfair) * float(other.mass)
-    return matrix, [combo.text for combo in combos], converged
+            (low, high), done = searched(origin, combined_grid(grid, [one] if i == j else [one, other]), limits)
+            converged &= done
+            for at, mass in (((i, j), one.mass), *([((j, i), other.mass)] if mutual else [])):
+                lower[at] = down(low * mass)
+                upper[at] = up(min(high * mass + rounding, mass)) if mass else 0.0
+    return lower, upper, [combo.text for combo in combos], converged
 
 
 # --- regions ----------------------------------------------------------------------------------------------------------
@@ -262,7 +216,6 @@ def regions(
     problem = store.problem
     if problem is None:
         raise EngineError("regions: the search was interrupted before it began; call quantify again")
-    total = store.mass
     boxes = store.boxes
     if pure is None:
         pure = len(boxes) <= (top or 0)
@@ -272,25 +225,32 @@ def regions(
         ordered = [origin.grid.axes[a].attribute.is_numeric for a in problem.axis_ids]
         boxes = merged(boxes, ordered=ordered)
     shown = boxes.heaviest(top)
-    rules = [rule_of(problem, box) for box in shown.cells]
+    rules = [rule_of(problem, box, origin.parts) for box in shown.cells]
+    most = Fraction(result.counterexample.upper)
+    if store.complete:
+        most = min(most, Fraction(store.mass) + Fraction(store.doubtful) + store.rounding)
+    masses = shown.certain(store.rounding)
     rows: dict[str, Any] = {
         "rule": [" and ".join(rule.values()) or "everywhere" for rule in rules],
-        "mass": shown.masses[:, UNFAIR],
-        "share": shown.masses[:, UNFAIR] / total if total else 0.0,
+        "mass": masses,
+        "share": [down(Fraction(mass) / most) if mass else 0.0 for mass in masses.tolist()],
         "density": shown.density,
     }
+    settled_flips = True
     if flip:
-        rows["flip"] = flips(origin, store, shown, _limits(origin, time_limit))
+        rows["flip"], settled_flips = flips(origin, store, shown, _limits(origin, time_limit))
     for name in origin.grid.space.names:
         if any(name in rule for rule in rules):
             rows[name] = [rule.get(name, "") for rule in rules]
     table = pd.DataFrame(rows)
     table.attrs |= {
-        "counterexample_mass": total,
+        "counterexample_mass": down(max(Fraction(store.mass) - store.rounding, Fraction(0))),
+        "counterexample_upper": up(most),
         "regions": len(boxes),
-        "listed": float(shown.masses[:, UNFAIR].sum()),
+        "listed": down(sum(map(Fraction, masses.tolist()), Fraction(0))),
         "elsewhere": store.elsewhere,
-        "complete": origin.status is Status.CONVERGED,
+        "complete": store.complete,
+        "flips_complete": settled_flips,
     }
     return table
 
@@ -316,22 +276,22 @@ def refined(origin: Origin, boxes: Boxes, time_limit: float | None) -> Boxes:
     return joined([parts.take(np.flatnonzero(inside)), boxes.take(np.flatnonzero(~done))])
 
 
-def flips(origin: Origin, store: RegionStore, boxes: Boxes, limits: Limits) -> list[str]:
-    """Which way the class flips in each box: what each sensitive value gets, or the classes of x."""
+def flips(origin: Origin, store: RegionStore, boxes: Boxes, limits: Limits) -> tuple[list[str], bool]:
+    """Which way the class flips in each box: what each sensitive value gets, or the classes of x; and whether no limit has
+    ended a search, which leaves shares as ranges."""
     from boxqte.engines.box.problem import Problem
 
     if not len(boxes):
-        return []
+        return [], True
     grid, problem = origin.grid, store.problem
     if not isinstance(problem, Problem):
-        return _class_flips(origin, store, boxes)
+        return _class_flips(origin, store, boxes), len(store.boxes) <= FLIP_PARTS
     axes = [a for a in grid.axes if a.sensitive and any(grid.axes[cut.axis] is a for cut in grid.cuts)]
-    if not grid.has_tolerance and grid.thresholds.all_confident and len(axes) == 1 and axes[0].n_cells <= MANY_VALUES:
+    if not grid.has_tolerance and not grid.low_possible and len(axes) == 1 and axes[0].n_cells <= MANY_VALUES:
         return _flips_by_value(origin, problem, boxes, axes[0], limits)
-    ups = _unfair_in(origin, one_class_grid(grid, False), problem, boxes, limits)
-    downs = _unfair_in(origin, one_class_grid(grid, True), problem, boxes, limits)
-    both = [max(a + b, 1e-300) for a, b in zip(ups, downs)]
-    return [_directions(a / total, b / total) for a, b, total in zip(ups, downs, both)]
+    ups, one_done = _unfair_in(origin, one_class_grid(grid, False), problem, boxes, limits)
+    downs, two_done = _unfair_in(origin, one_class_grid(grid, True), problem, boxes, limits)
+    return [_directions(up_ends, down_ends) for up_ends, down_ends in zip(ups, downs)], one_done and two_done
 
 
 def _class_flips(origin: Origin, store: RegionStore, boxes: Boxes) -> list[str]:
@@ -357,33 +317,60 @@ def _class_flips(origin: Origin, store: RegionStore, boxes: Boxes) -> list[str]:
     return texts
 
 
-def _directions(up_share: float, down_share: float) -> str:
-    parts = [f"{text} {share:.0%}" for text, share in (("0 -> 1", up_share), ("1 -> 0", down_share)) if share > 5e-7]
-    return parts[0].rsplit(" ", 1)[0] if len(parts) == 1 else ", ".join(parts)
+def _directions(ups: FloatEnds, downs: FloatEnds) -> str:
+    """How much of the counterexamples flips up and down. A share grows with its own mass, and falls with the other's."""
+    parts = []
+    for text, (low, high), (other_low, other_high) in (("0 -> 1", ups, downs), ("1 -> 0", downs, ups)):
+        share = low / max(low + other_high, TINY), high / max(high + other_low, TINY)
+        if share[1] > NO_SHARE:
+            parts.append((text, _percent(*share)))
+    return parts[0][0] if len(parts) == 1 else ", ".join(f"{text} {share}" for text, share in parts)
 
 
-def _flips_by_value(origin: Origin, problem: Problem, boxes: Boxes, axis: Axis, limits: Limits) -> list[str]:
+def _percent(low: float, high: float) -> str:
+    """A share of which certain bounds are known, as one number where they agree."""
+    if high - low < NO_SHARE:
+        return f"{low:.0%}"
+    return f"{math.floor(100 * low)}% to {math.ceil(100 * high)}%"
+
+
+def _flips_by_value(
+    origin: Origin, problem: Problem, boxes: Boxes, axis: Axis, limits: Limits
+) -> tuple[list[str], bool]:
     """All x that differ in the sensitive value only are counterexamples together: which values get class 1?"""
     name = axis.attribute.name
     texts: list[list[str]] = [[] for _ in range(len(boxes))]
-    for cell in axis.cells:
-        part = part_of_cell(axis, cell)
-        if not mass_of(axis.attribute, part):
+    done = True
+    for cell, mass in zip(axis.cells, axis.masses):
+        if not mass:
             continue
+        part = part_of_cell(axis, cell)
         grid, _ = restricted_grid(origin.grid, {name: part}, "a cell")
-        unfair = _unfair_in(origin, one_class_grid(grid, True), problem, boxes, limits)
-        for words, mass, total in zip(texts, unfair, boxes.masses[:, UNFAIR].tolist()):
-            share = mass / total if total else 0.0
-            shown = "1" if share > 1 - 5e-7 else "0" if share < 5e-7 else f"1 in {share:.0%}"
+        unfair, finished = _unfair_in(origin, one_class_grid(grid, True), problem, boxes, limits)
+        done &= finished
+        for words, (low, high), total in zip(texts, unfair, boxes.masses[:, UNFAIR].tolist()):
+            low, high = low / total, min(high / total, 1.0)
+            shown = "1" if low > 1 - NO_SHARE else "0" if high < NO_SHARE else f"1 in {_percent(low, high)}"
             words.append(f"{part_text(axis.attribute, part)}: {shown}")
-    return ["; ".join(words) for words in texts]
+    return ["; ".join(words) for words in texts], done
 
 
-def _unfair_in(origin: Origin, grid: Grid, problem: Problem, boxes: Boxes, limits: Limits) -> list[float]:
+def _unfair_in(
+    origin: Origin, grid: Grid, problem: Problem, boxes: Boxes, limits: Limits
+) -> tuple[list[FloatEnds], bool]:
+    """The least and the most counterexamples of a variation inside each box, up to rounding; and whether all is decided."""
+    from boxqte.engines.box.exchange_worker import box_masses
     from boxqte.engines.box.problem import compile_problem
 
-    cells: BoxArray | None = carried_over(boxes.cells, problem, compile_problem(grid))
+    compiled = compile_problem(grid)
+    cells: BoxArray | None = carried_over(boxes.cells, problem, compiled)
     if cells is None:
         raise EngineError("regions: an attribute of the regions has no cell in the restricted problem")
-    unfair: list[float] = origin.masses_in(grid, cells, limits=limits)[:, UNFAIR].tolist()
-    return unfair
+    inside = origin.masses_in(grid, cells, limits=limits)
+    unfair = inside.masses[:, UNFAIR]
+    most = (
+        unfair
+        if inside.done
+        else np.maximum(box_masses(compiled, cells) - inside.masses[:, [FAIR, LOW]].sum(1), unfair)
+    )
+    return list(zip(unfair.tolist(), most.tolist())), inside.done

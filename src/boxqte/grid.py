@@ -20,7 +20,7 @@ from boxqte.axes import Axis, Cell, Edge, Int32Array, Question, cast_mass, finit
 from boxqte.ensemble import Test, TreeEnsemble
 from boxqte.errors import ModelError, SpaceError
 from boxqte.exact import floor_scaled_logit
-from boxqte.properties import Property
+from boxqte.properties import Property, check_property
 from boxqte.space import Attribute, Space
 
 __all__ = ["Axis", "Cell", "Cut", "Edge", "Grid", "Thresholds", "attribute_codes", "build_grid", "match_columns"]
@@ -107,6 +107,7 @@ def build_grid(ensemble: TreeEnsemble, space: Space, prop: Property, *, many_cla
 
     With `many_classes`, a model with three classes or more becomes a `manyclasses.ClassGrid`; otherwise it is refused.
     """
+    check_property(prop)
     if not (ensemble.is_binary or many_classes):
         raise ModelError(
             f"the model has {ensemble.n_outputs} classes; this question is answered for two classes only (`quantify` with "

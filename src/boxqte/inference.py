@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from boxqte.checks import as_names, by_name, whole
 from boxqte.errors import SpaceError
-from boxqte.exact import plain
+from boxqte.exact import plain, shown
 from boxqte.masses import with_data_mass
 from boxqte.sources import (
     MassRule,
@@ -22,7 +23,6 @@ from boxqte.sources import (
     Source,
     Wish,
     as_category,
-    as_names,
     attribute_columns,
     by_model,
     check_names,
@@ -150,7 +150,9 @@ def infer_space(
     if not (one_hot is None or one_hot == "auto" or isinstance(one_hot, Mapping)):
         raise SpaceError(f"one_hot: expected 'auto', None or a mapping from attribute to columns, found {one_hot!r}")
     table = table_of(frame)
-    wishes = read_wishes({"categorical": categorical, "integer": integer, "real": real}, overrides or {})
+    max_categories = whole(max_categories, "max_categories", error=SpaceError)
+    changes = by_name(overrides, "overrides", SpaceError)
+    wishes = read_wishes({"categorical": categorical, "integer": integer, "real": real}, changes)
     names = attribute_columns(table, label)
     view = model_view(model, encoder, names)
     wishes |= {name: by_model(wishes.get(name)) for name in view.categories}
@@ -165,7 +167,7 @@ def infer_space(
         attributes.append(attribute)
         decisions.append(Decision(attribute.name, attribute.kind, describe_domain(attribute), why))
     decisions += [Decision(name, "left out", "", view.why_left_out) for name in names if name not in view.reads]
-    chosen = as_names(sensitive)
+    chosen = as_names(sensitive, "sensitive", SpaceError)
     for name in chosen:
         group = next((a for a in attributes if name in a.columns and a.name != name), None)
         if group is not None and name not in {a.name for a in attributes}:
@@ -186,13 +188,13 @@ def describe_domain(attribute: Attribute, width: int = 40) -> str:
     elif attribute.kind == "integer":
         text = f"{attribute.low} .. {attribute.high}" if attribute.range else f"{attribute.low}"
     else:
-        shown = [attribute.label_of(i) for i in range(len(attribute.values))]
-        text = f"{{{', '.join(shown)}}}"
+        texts = [attribute.label_of(i) for i in range(len(attribute.values))]
+        text = f"{{{', '.join(texts)}}}"
         if len(text) > width:
             kept = 1
-            while len(", ".join(shown[: kept + 1])) + len(shown[-1]) + 8 <= width - 10:
+            while len(", ".join(texts[: kept + 1])) + len(texts[-1]) + 8 <= width - 10:
                 kept += 1
-            text = f"{{{', '.join(shown[:kept])}, ... {shown[-1]}}}, {len(shown)} values"
+            text = f"{{{', '.join(texts[:kept])}, ... {texts[-1]}}}, {len(texts)} values"
     return text if attribute.missing is None else f"{text} or missing"
 
 
@@ -242,10 +244,11 @@ def _domain(column: Column, wish: Wish, max_categories: int) -> tuple[Attribute,
     if "values" in wish.fields or column.storage in ("bool", "category"):
         return _as_categorical(column)
     if column.storage == "text":
+        _refuse_mixed_lengths(column)
         if len(column.counts) > max_categories:
             raise SpaceError(
-                f"column '{column.name}': {len(column.counts)} distinct texts, more than max_categories="
-                f"{max_categories}; leave the column out, or name it in categorical to take all of them"
+                f"column '{column.name}': {len(column.counts)} distinct texts, more than {max_categories} "
+                f"(max_categories); leave the column out, or categorical=['{column.name}'] takes all of them"
             )
         return _as_categorical(column)
     bounded = "low" in wish.fields or "high" in wish.fields
@@ -268,7 +271,7 @@ def _as_categorical(column: Column, said_by: str = "") -> tuple[Attribute, str]:
     elif not said_by and column.storage == "text" and all(map(_reads_as_number, values)):
         why += ", which all read as numbers: convert the column if it is numeric"
     elif column.storage == "bool" and len(values) == 1:
-        why += "; override with values=[False, True] if both are possible"
+        why += "; if both are possible, give it both values in the space"
     return Attribute.categorical(column.name, values), f"{why} ({said_by})" if said_by else why
 
 
@@ -289,7 +292,7 @@ def _as_integer(column: Column, said_by: str = "") -> tuple[Attribute, str]:
     if max(abs(low), abs(high)) > MAX_INTEGER:
         raise SpaceError(
             f"column '{column.name}': its integers run from {low} to {high}, beyond 2**53 where a float64 model column "
-            "cannot tell neighbours apart; name it in real, or leave it out"
+            f"cannot tell neighbours apart; real=['{column.name}'] reads them as real numbers, or leave it out"
         )
     if said_by:
         why = f"{column.storage} column, {_distinct(column)} ({said_by})"
@@ -353,6 +356,17 @@ def _reads_as_number(text: str) -> bool:
         return math.isfinite(float(text))
     except ValueError:
         return False
+
+
+def _refuse_mixed_lengths(column: Column) -> None:
+    """An integer too long for the reader makes texts of a whole column: no 60 ages become 60 categories by that."""
+    digits = {text: len(text.lstrip("+-")) for text in column.counts if text.lstrip("+-").isdecimal()}
+    if len(digits) == len(column.counts) and min(digits.values()) < 16 and max(digits.values()) > 19:
+        longest = max(digits, key=lambda text: digits[text])
+        raise SpaceError(
+            f"column '{column.name}', row {column.row_of(longest)}: {shown(longest)} is beyond 2**53, where a float64 model "
+            f"column cannot tell neighbours apart; correct it, or categorical=['{column.name}'] (rows count from 0)"
+        )
 
 
 def _refuse_texts(column: Column, kind: str, said_by: str) -> None:

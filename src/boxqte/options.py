@@ -10,10 +10,13 @@ import types
 from collections.abc import Iterable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from itertools import pairwise
+from numbers import Integral, Real
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from boxqte.checks import by_name, did_you_mean
 from boxqte.engines import engine_class
 from boxqte.errors import EngineError
+from boxqte.exact import shown
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,26 @@ def options_of(options: type) -> tuple[Option, ...]:
     )
 
 
+def check_types(where: str, options: type, given: object) -> None:
+    """Refuse options that are not by name, or not of the type that their field declares; unknown names are left alone."""
+    values = by_name(given, "options")
+    for option in options_of(options) if values else ():
+        if option.name in values and not _fits(option.type, values[option.name]):
+            wanted, found = option.describe_type(), shown(values[option.name])
+            raise EngineError(f"{where}: option '{option.name}' takes {wanted}, found {found}")
+
+
+def _fits(hint: Any, value: object) -> bool:
+    if get_origin(hint) in (Union, types.UnionType):
+        return any(_fits(choice, value) for choice in get_args(hint))
+    if get_origin(hint) is Literal:
+        return value in get_args(hint)
+    if hint in (int, float):
+        wanted = (Integral,) if hint is int else (Real,)
+        return isinstance(value, wanted) and not isinstance(value, bool) and value == value  # not NaN
+    return not isinstance(hint, type) or isinstance(value, hint)
+
+
 def read_options(engine: str, settings: Iterable[str]) -> dict[str, Any]:
     """Options from texts of the form `name=value`, each converted to the type that its field declares.
 
@@ -76,14 +99,15 @@ def read_settings(where: str, options: Iterable[Option], settings: Iterable[str]
         if not separator or not name:
             raise EngineError(f"option '{setting}': expected name=value")
         if name not in known:
-            raise EngineError(f"{where}: option '{name}' is unknown; options are {', '.join(known) or 'none'}")
+            meant = did_you_mean(name, known)
+            raise EngineError(f"{where}: option '{name}' is unknown{meant}; options are {', '.join(known) or 'none'}")
         if name in read:
             raise EngineError(f"{where}: option '{name}' is given twice")
         try:
             read[name] = _converted(known[name].type, text.strip())
         except ValueError:
             wanted = known[name].describe_type()
-            raise EngineError(f"{where}: option '{name}' takes {wanted}, found '{text}'") from None
+            raise EngineError(f"{where}: option '{name}' takes {wanted}, found {shown(text)}") from None
     return read
 
 

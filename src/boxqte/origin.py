@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.axes import Axis
-from boxqte.conditions import Part, restrict_space, whole
+from boxqte.conditions import Part, mass_of, restrict_space, whole
 from boxqte.engines import Limits, Outcome, Watch
 from boxqte.errors import EngineError, SpaceError
 from boxqte.grid import Cell, Grid, Thresholds, build_grid
@@ -26,6 +26,7 @@ from boxqte.result import Status
 
 if TYPE_CHECKING:
     from boxqte.engines.box.driver import BoxArray, Closed, FloatArray
+    from boxqte.engines.box.engine import BoxOptions
     from boxqte.engines.box.problem import Problem
 
 
@@ -40,9 +41,13 @@ class Origin:
     limits: Limits
     store: RegionStore | None = None
     """The boxes with counterexamples, where the box engine has answered."""
-    status: Status = Status.CONVERGED
     answers: dict[Any, Any] = field(default_factory=dict)
     """Further questions that were answered before."""
+    parts: Mapping[str, Part] = field(default_factory=dict)
+    """Which x count: the part of each attribute's domain that the conditions so far leave."""
+    condition: str = ""
+    share: Fraction = Fraction(1)
+    """The mass of these x in the whole space."""
 
     def regions(self) -> RegionStore:
         """The boxes with counterexamples in them; found by the box engine if another engine has answered."""
@@ -50,7 +55,8 @@ class Origin:
             return self.store
         if "store" not in self.answers:
             store = RegionStore()
-            self.run(self.grid, observers=[store])
+            outcome = self.run(self.grid, observers=[store], roots=support_boxes)
+            store.finish(outcome.decided, outcome.status)
             self.answers["store"] = store
         found: RegionStore = self.answers["store"]
         return found
@@ -65,10 +71,9 @@ class Origin:
         limits: Limits | None = None,
     ) -> Outcome:
         """The box engine on a variation of the grid."""
-        from boxqte.engines.box.engine import Box, BoxOptions
+        from boxqte.engines.box.engine import Box
 
-        own = dict(self.options) if self.engine == "box" else {}
-        engine = Box(BoxOptions(**{**own, **(options or {})}))
+        engine = Box(replace(self.box_options(), **(options or {})))
         engine.observers.extend(observers)
         engine.roots = roots
         limits = limits or replace(self.limits, gap=0.0, node_limit=None)
@@ -77,11 +82,32 @@ class Origin:
             raise KeyboardInterrupt
         return outcome
 
-    def masses_in(self, grid: Grid, boxes: BoxArray, *, limits: Limits | None = None) -> FloatArray:
-        """box x [fair, unfair, low]: what is decided inside disjoint boxes (of the compiled grid's axes)."""
+    def box_options(self) -> BoxOptions:
+        """How the box engine was asked to search, alone or as the first part of `auto`."""
+        from boxqte.engines.box.engine import BoxOptions
+
+        if self.engine not in ("box", "auto"):
+            return BoxOptions()
+        known = {option.name for option in fields(BoxOptions)}
+        return BoxOptions(**{name: value for name, value in self.options.items() if name in known})
+
+    def masses_in(
+        self, grid: Grid, boxes: BoxArray, *, roots: BoxArray | None = None, limits: Limits | None = None
+    ) -> Inside:
+        """What is decided inside disjoint boxes (of the compiled grid's axes), or inside those parts of them."""
         sums = BoxSums(boxes)
-        self.run(grid, observers=[sums], roots=lambda problem: boxes, limits=limits)
-        return sums.masses
+        outcome = self.run(
+            grid, observers=[sums], roots=lambda problem: boxes if roots is None else roots, limits=limits
+        )
+        return Inside(sums.masses, outcome.status is Status.CONVERGED)
+
+
+@dataclass(frozen=True, eq=False)
+class Inside:
+    """box x [fair, unfair, low], floats within the rounding bound; and whether the search went through all of them."""
+
+    masses: FloatArray
+    done: bool
 
 
 class BoxSums:
@@ -98,6 +124,7 @@ class BoxSums:
 
     def closed(self, parts: Closed) -> None:
         owner = self.owners(parts.boxes)
+        assert (owner >= 0).all(), "a box outside of the root boxes"
         order = np.argsort(owner, kind="stable")
         starts = np.flatnonzero(np.concatenate([[True], owner[order][1:] != owner[order][:-1]]))
         for group in np.split(order, starts[1:]):
@@ -116,6 +143,41 @@ class BoxSums:
         return np.array([[float(total.value) for total in row] for row in self._sums]).reshape(-1, 3)
 
 
+Ends = tuple[Fraction, Fraction]
+
+
+def searched(origin: Origin, grid: Grid, limits: Limits) -> tuple[Ends, bool]:
+    """Certain bounds on the counterexamples of a variation of the grid, as a share of its mass; and whether no limit
+    ended the search.
+
+    Where the boxes with counterexamples are known, only these are searched: a variation asks about fewer x or fewer x',
+    so nothing else can become one (but for what rounding has hidden, at most `rounding` of the store, in the masses of
+    the whole question).
+    """
+    from boxqte.engines.box.engine import rounding_bound
+    from boxqte.engines.box.exchange_worker import box_masses
+    from boxqte.engines.box.problem import Problem, compile_problem
+
+    store = origin.regions()
+    complete = store.complete and not store.elsewhere and not origin.grid.has_tolerance
+    if complete and isinstance(store.problem, Problem):
+        problem = compile_problem(grid)
+        boxes = carried_over(store.boxes.cells, store.problem, problem)
+        if boxes is not None:
+            if not len(boxes):
+                return (Fraction(0), Fraction(0)), True
+            outcome = origin.run(grid, roots=lambda problem: boxes, limits=limits)
+            slack, decided = 3 * rounding_bound(problem), outcome.decided
+            unfair = Fraction(decided.unfair)
+            if outcome.status is Status.CONVERGED:
+                return (unfair, unfair + slack), True
+            inside = Fraction(math.fsum(box_masses(problem, boxes).tolist())) + slack
+            return (unfair, max(inside - Fraction(decided.fair) - Fraction(decided.low), unfair)), False
+    outcome = origin.run(grid, roots=support_boxes, limits=limits)
+    unfair = Fraction(outcome.decided.unfair)
+    return (unfair, unfair + outcome.decided.undecided), outcome.status is Status.CONVERGED
+
+
 # --- variations of a grid ---------------------------------------------------------------------------------------------
 
 
@@ -127,8 +189,11 @@ def restricted_grid(grid: Grid, parts: Mapping[str, Part], text: str) -> tuple[G
     axes = list(changed.axes)
     for at, (axis, old) in enumerate(zip(changed.axes, grid.axes)):
         if axis.masses != old.masses and _only_missing(old):  # so it was restricted before
-            if axis.attribute.name in parts and not parts[axis.attribute.name].missing:
+            part = parts.get(axis.attribute.name)
+            if part is not None and not part.missing:
                 raise SpaceError(f"condition {text!r}: no input of the space satisfies it with positive mass")
+            if part is not None:  # the space does not know that all its mass is on the missing value
+                share /= mass_of(old.attribute, part)
             axes[at] = replace(axis, masses=old.masses, refined_masses=old.refined_masses)
     for name in only_missing:  # no mass of an attribute can say this
         at = space.names.index(name)
@@ -156,14 +221,17 @@ def part_of_cell(axis: Axis, cell: Cell) -> Part:
 
 def one_class_grid(grid: Grid, positive: bool) -> Grid:
     """The same question, where only x of one class count: all others are not confident."""
-    largest = 1 + abs(grid.base) + sum(
-        max(map(abs, values)) for values in _leaf_values(grid)
-    )  # fmt: skip
+    far = far_beyond(grid)
     t = grid.thresholds
-    far = max(largest, abs(t.conf_pos), abs(t.conf_neg)) + 1
     if positive:
         return replace(grid, thresholds=Thresholds(t.pos, t.neg, t.conf_pos, -far))
     return replace(grid, thresholds=Thresholds(t.pos, t.neg, far, t.conf_neg))
+
+
+def far_beyond(grid: Grid) -> int:
+    """More than any |F| and than any threshold of confidence."""
+    largest = 1 + abs(grid.base) + sum(max(map(abs, values)) for values in _leaf_values(grid))
+    return max(largest, abs(grid.thresholds.conf_pos), abs(grid.thresholds.conf_neg)) + 1
 
 
 def _leaf_values(grid: Grid) -> list[list[int]]:

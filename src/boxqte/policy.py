@@ -7,20 +7,22 @@ passes on what is not proved.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from boxqte.budget import TimeBudget
+from boxqte.budget import TimeBudget, asked_in_turn
+from boxqte.checks import file_path, function, seconds
 from boxqte.errors import BoxQTEError, PolicyError
-from boxqte.exact import Number, fraction, plain
+from boxqte.exact import Number, fraction, plain, shown
 from boxqte.properties import Fairness, Property, Robustness
-from boxqte.result import Quantification, Status
-from boxqte.space import Space
+from boxqte.result import Decided, Quantification, Status
+from boxqte.space import Space, read_space
 from boxqte.toml import a_table, a_text, known_fields, read_toml, texts
 
 if TYPE_CHECKING:
@@ -131,9 +133,9 @@ class Check:
         at_least = plain(self.requirement.at_least)
         if self.result is None:
             return f"{self.verdict}: required at least {at_least}; {self.why}"
-        from boxqte.printing import measure_text
+        from boxqte.printing import answer_words
 
-        words = f"{self.verdict}: required at least {at_least}, the measure is {measure_text(self.result)}"
+        words = f"{self.verdict}: required at least {at_least}, the measure is {answer_words(self.result)}"
         return f"{words}; {self.why}" if self.why else words
 
 
@@ -214,7 +216,8 @@ class Policy:
     model, space
         Paths, where the policy names them; `check` may be given others.
     time_limit
-        Seconds for all requirements together: each gets its share of what is left.
+        Seconds for everything: reading and all requirements, of which each gets its share of what is left; what is left
+        in the end goes to the open ones.
     engine
         The engine's name; None is the default one.
 
@@ -247,7 +250,11 @@ class Policy:
         engine: str | None = None,
         source: str = "",
     ):
-        given = tuple(requirements)
+        given = tuple(requirements) if isinstance(requirements, Iterable) else (requirements,)
+        for requirement in given:
+            if not isinstance(requirement, Requirement):
+                raise PolicyError(f"{source or 'policy'}: expected Requirement(...), found {shown(requirement)}")
+        time_limit = seconds(time_limit, "time_limit", PolicyError)
         if not given:
             raise PolicyError(f"{source or 'policy'}: there is no requirement in it")
         names = [r.name for r in given]
@@ -261,7 +268,7 @@ class Policy:
     @classmethod
     def load(cls, path: str | Path) -> Policy:
         """Read a TOML file; the paths in it are relative to its folder."""
-        document = read_toml(path, PolicyError)
+        document = read_toml(file_path(path, "policy", PolicyError), PolicyError)
         return cls.from_document(document, source=str(path), folder=Path(path).parent)
 
     @classmethod
@@ -287,9 +294,8 @@ class Policy:
                 paths[name] = path if folder is None else os.path.normpath(folder / path)
         limit = document.get("time_limit")
         if limit is not None:
-            limit = float(fraction(limit, PolicyError, f"{source}: time_limit"))
-            if not limit > 0:
-                raise PolicyError(f"{source}: time_limit: must be above 0 seconds, found {limit:g}")
+            where = f"{source}: time_limit"
+            limit = seconds(fraction(limit, PolicyError, where), where, PolicyError)
         engine = None
         if "engine" in document:
             engine = a_text(document["engine"], f"{source}: engine", PolicyError)
@@ -311,40 +317,59 @@ class Policy:
         engine: str | None = None,
         workers: int | None = None,
         memory_limit: int | None = None,
-        progress: Callable[[Requirement, Progress], None] | None = None,
+        progress: Callable[[Requirement, float | None, Progress], None] | None = None,
         allow_pickle: bool = False,
     ) -> GateReport:
         """Ask about every requirement, each until it is decided; arguments left out are the policy's own.
 
-        After Ctrl-C the rest is not asked, and undecided.
+        After Ctrl-C the rest is not asked, and undecided. `progress` is called with the requirement, its time limit and a
+        Progress now and then.
         """
+        clock = TimeBudget(self.time_limit if time_limit is None else seconds(time_limit))
         from boxqte.engines import DEFAULT_ENGINE
         from boxqte.importers import load_model
-        from boxqte.quantification import quantify, read_space
+        from boxqte.quantification import quantify
 
+        function(progress, "progress")
         model, space = self._subject(model, self.model, "model"), self._subject(space, self.space, "space")
         bound = read_space(space)
         for requirement in self.requirements:
             _check_fits(requirement, bound)
         imported = load_model(model, allow_pickle=allow_pickle)
-        budget = TimeBudget(self.time_limit if time_limit is None else time_limit, len(self.requirements))
-        checks: list[Check] = []
-        for requirement in self.requirements:
-            if checks and checks[-1].result is not None and checks[-1].result.status is Status.INTERRUPTED:
-                checks.append(Check(requirement, Verdict.UNDECIDED, why="not asked: interrupted"))
-                continue
+
+        def ask(requirement: Requirement, limit: float | None) -> Check:
+            hears = None if progress is None else lambda moment: progress(requirement, limit, moment)
             result = quantify(
                 imported,
                 bound,
                 requirement.property,
                 engine=engine or self.engine or DEFAULT_ENGINE,
-                time_limit=budget.next_share(),
+                time_limit=limit,
                 threshold=requirement.at_least,
                 workers=workers,
                 memory_limit=memory_limit,
-                progress=None if progress is None else lambda p, r=requirement: progress(r, p),  # type: ignore[misc]
+                progress=hears,
             )
-            checks.append(judge(requirement, result))
+            return judge(requirement, result, seconds=clock.left)
+
+        def again(requirement: Requirement, before: Check, limit: float | None) -> Check:
+            newer = ask(requirement, limit)
+            assert before.result is not None
+            assert newer.result is not None
+            return judge(requirement, both_runs(before.result, newer.result), seconds=clock.left)
+
+        asked = asked_in_turn(
+            clock,
+            self.requirements,
+            ask,
+            again=again,
+            is_open=lambda _, check: check.verdict is Verdict.UNDECIDED and _status(check) is Status.TIME,
+            stopped=lambda check: _status(check) is Status.INTERRUPTED,
+        )
+        checks = [
+            Check(requirement, Verdict.UNDECIDED, why="not asked: interrupted") if check is None else check
+            for requirement, check in zip(self.requirements, asked)
+        ]
         return GateReport(tuple(checks), imported.source, self.source)
 
     def _subject(self, given: Any, own: str | None, what: str) -> Any:
@@ -355,11 +380,42 @@ class Policy:
         return own
 
 
-def judge(requirement: Requirement, result: Quantification) -> Check:
-    """The check that a result amounts to, with the reason where it is undecided."""
+def _status(check: Check) -> Status | None:
+    return None if check.result is None else check.result.status
+
+
+def both_runs(before: Quantification, newer: Quantification) -> Quantification:
+    """The answer of two runs of the same question: what each has proved holds. The statistical interval is the newer
+    one's: to take the shorter of two would cost confidence."""
+    one, two = before.decided, newer.decided
+    if newer.converged:
+        decided = two
+    else:
+        decided = Decided(max(one.fair, two.fair), max(one.unfair, two.unfair), max(one.low, two.low))
+    trace = list(before.trace)
+    for moment, lower, upper in newer.trace:
+        lower, upper = (lower, upper) if not trace else (max(lower, trace[-1][1]), min(upper, trace[-1][2]))
+        trace.append((before.seconds + moment, lower, upper))
+    joined = replace(newer, decided=decided, trace=tuple(trace), seconds=before.seconds + newer.seconds)
+    return within_bounds(joined)
+
+
+def within_bounds(result: Quantification) -> Quantification:
+    """The result with its statistical interval inside its certain bounds, which another run may have brought closer."""
+    drawn, bounds = result.statistical, result.bounds
+    if drawn is None or bounds is None:
+        return result
+    lower = min(max(drawn.lower, bounds.lower), bounds.upper)
+    upper = max(min(drawn.upper, bounds.upper), lower)
+    return replace(result, statistical=replace(drawn, lower=lower, upper=upper))
+
+
+def judge(requirement: Requirement, result: Quantification, *, seconds: float = math.inf) -> Check:
+    """The check that a result amounts to, with the reason where it is undecided. `seconds` are what is left for it."""
     verdict = decide(result, requirement.at_least)
     why = ""
-    if verdict is Verdict.UNDECIDED and requirement.at_least == 1 and result.converged and _no_counterexample(result):
+    may_be_none = verdict is Verdict.UNDECIDED and requirement.at_least == 1 and result.converged
+    if may_be_none and _no_counterexample(result, min(seconds, VERIFY_SECONDS)):
         return Check(requirement, Verdict.HOLDS, result, "verified: there is no counterexample at all", result.seconds)
     if verdict is Verdict.UNDECIDED:
         if result.undefined:
@@ -371,14 +427,14 @@ def judge(requirement: Requirement, result: Quantification) -> Check:
     return Check(requirement, verdict, result, why, result.seconds)
 
 
-def _no_counterexample(result: Quantification) -> bool:
+def _no_counterexample(result: Quantification, seconds: float) -> bool:
     """Whether verification proves it: a count in floating point ends within its rounding error of 1, never at 1."""
-    if result.undefined or result.origin is None:
+    if result.undefined or result.origin is None or seconds <= 0:
         return False
     from boxqte.verification import verify
 
     try:
-        found = verify(result.origin.model, result.origin.grid.space, result.property, time_limit=VERIFY_SECONDS)
+        found = verify(result.origin.model, result.origin.grid.space, result.property, time_limit=seconds)
     except BoxQTEError:
         return False
     return str(found.verdict) == str(Verdict.HOLDS)

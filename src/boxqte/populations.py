@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from boxqte.checks import number, worker_count
 from boxqte.conditions import parse_condition
 from boxqte.ensemble import Test
 from boxqte.errors import SpaceError
@@ -26,7 +27,7 @@ from boxqte.grid import Grid, build_grid, match_columns
 from boxqte.importers import load_model
 from boxqte.masses import with_data_mass
 from boxqte.properties import Property
-from boxqte.space import Attribute, Space
+from boxqte.space import Attribute, Space, read_space
 from boxqte.tables import Table, exact_number, table_of
 
 MISSING, OUTSIDE = "missing", "outside"
@@ -93,6 +94,7 @@ def population(space: Space, frame: Any, *, where: str | None = None) -> Populat
     >>> population(space, people, where="sex == 'm'").rows
     3
     """
+    space = read_space(space)
     rows = Rows(space, table_of(frame))
     chosen = rows.chosen(where)
     notes = []
@@ -136,8 +138,9 @@ def empirical(
     """
     from boxqte.engines.point import LOW, UNFAIR, point_decider
 
-    if not 0 < confidence < 1:
+    if not 0 < number(confidence, "confidence", SpaceError) < 1:
         raise SpaceError(f"confidence: must lie between 0 and 1, found {confidence}")
+    workers, space = worker_count(workers), read_space(space)
     grid = build_grid(load_model(model, allow_pickle=allow_pickle).ensemble, space, prop, many_classes=True)
     rows = Rows(space, table_of(frame))
     chosen = np.flatnonzero(rows.chosen(where))

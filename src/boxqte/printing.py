@@ -1,6 +1,6 @@
 """Results, spaces, models and engines as plain text for a terminal, and the model's summary as JSON.
 
-Digits are never better than the answer: bounds are rounded outward, and a measure below 1 is never shown as 1.
+Numbers are made by `boxqte.numbers.number_text`, which says what each of them is.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -16,8 +15,9 @@ from boxqte.engines import DEFAULT_ENGINE, ENGINES, Progress, engine_class
 from boxqte.ensemble import Missing, Test, TreeEnsemble
 from boxqte.exact import plain
 from boxqte.importers import ImportedModel
+from boxqte.numbers import LONG, PROGRESS, SENTENCE, SHORT, Style, number_text, short_up
 from boxqte.options import engine_options
-from boxqte.result import Bounds, Quantification
+from boxqte.result import Bounds, Quantification, of_trees
 from boxqte.space import Attribute, Space
 
 WIDTH = 110
@@ -49,6 +49,7 @@ def answer_text(result: Quantification) -> str:
         _line("question", str(result.property)),
         *_measure_lines(result),
         *_statistical_lines(result),
+        *(_line("remark" if not i else "", remark) for i, remark in enumerate(result.remarks)),
         _line("guarantee", result.guarantee()),
         _line("status", f"{result.status}"),
         _line("engine", f"{result.engine}, {result.seconds:.2f} s"),
@@ -56,7 +57,7 @@ def answer_text(result: Quantification) -> str:
         _line("counterexample mass", between(result.counterexample)),
         _line("rounding_ambiguous", _at_most(result.rounding_ambiguous)),
         _line("input_rounding", _at_most(result.input_rounding)),
-        _line("model", f"{model.source}: {model.library}, {model.trees} trees, {model.leaves} leaves"),
+        _line("model", f"{model.source}: {model.library}, {model.trees_text}, {model.leaves} leaves"),
         _line("inputs", "infinitely many" if result.count is None else f"{result.count:,}"),
         "how to read it",
         *(textwrap.fill(text, WIDTH, initial_indent="  - ", subsequent_indent="    ") for text in result.semantics()),
@@ -65,17 +66,13 @@ def answer_text(result: Quantification) -> str:
 
 
 def _measure_lines(result: Quantification) -> list[str]:
-    bounds = result.bounds
-    if result.undefined or bounds is None:
+    if result.undefined or result.bounds is None:
         return [_line("measure", f"{measure_text(result)}, so there is no share to give")]
-    if result.value is None:
-        share = f"at least {percent(bounds.lower, ROUND_FLOOR)} and at most {percent(bounds.upper, ROUND_CEILING)}"
-    else:
-        share = percent(result.value)
     treated = "treated fairly" if result.property.sensitive else "robust"
-    lines = [_line("measure", measure_text(result)), _line("", f"{share} of the confident inputs are {treated}")]
+    share = f"{share_text(result)} of the confident inputs are {treated}"
+    lines = [_line("measure", measure_text(result)), _line("", share)]
     if result.value is None and result.converged:
-        few = _short_up(result.confident.upper)
+        few = short_up(result.confident.upper)
         lines.append(_line("", f"at most {few} of all inputs are confident: too few for floating point to tell more"))
     return lines
 
@@ -84,7 +81,6 @@ def _statistical_lines(result: Quantification) -> list[str]:
     found = result.statistical
     if found is None:
         return []
-    lower, upper = rounded(found.lower, ROUND_FLOOR), rounded(found.upper, ROUND_CEILING)
     drawn = f"{found.points:,} points drawn from what is undecided"
     if found.unknown:
         drawn += f", {found.unknown:,} of them given up and counted against both ends"
@@ -92,104 +88,81 @@ def _statistical_lines(result: Quantification) -> list[str]:
     if refused is not None:
         drawn = f"{found.points:,} points drawn from the whole space; no certain bounds, because {refused}"
     return [
-        _line("statistical", f"between {lower} and {upper}, with confidence {found.confidence}"),
+        _line("statistical", statistical_text(result, LONG)),
         _line("", drawn),
     ]
 
 
-def measure_text(result: Quantification) -> str:
-    """The measure to at most 12 decimals and how far it can be trusted; in words if there is none."""
-    bounds = result.bounds
-    if result.undefined or bounds is None:
-        return f"undefined: no input is confident at kappa {plain(result.property.kappa)}"
-    if result.value is None:
-        return f"between {rounded(bounds.lower, ROUND_FLOOR)} and {rounded(bounds.upper, ROUND_CEILING)}"
-    if result.exact is None:
-        return f"{agreed(bounds)} (error at most {_short_up(bounds.gap)})"
-    shown = rounded(result.exact)
-    if result.exact != 1 and Decimal(shown) == 1:
-        return f"1 - {float(1 - result.exact):.6g} (exact)"
-    if result.exact != 0 and Decimal(shown) == 0:
-        return f"{float(result.exact):.6g} (exact)"
-    fraction = str(result.exact)
-    return f"{shown} (exactly {fraction})" if "/" in fraction and len(fraction) <= 40 else f"{shown} (exact)"
+def measure_text(result: Quantification, style: Style = LONG) -> str:
+    """The measure and what it is (exact, or certain bounds); in words if there is none.
+
+    Examples
+    --------
+    >>> from boxqte import Fairness, quantify
+    >>> from boxqte.examples import loan_ensemble, loan_space
+    >>> measure_text(quantify(loan_ensemble(), loan_space(), Fairness("race"), engine="exhaustive"), SHORT)
+    '0.697030 (exact)'
+    """
+    ends = result.decided.measure()
+    if result.undefined or ends is None:
+        why = f": no input is confident at kappa {plain(result.property.kappa)}" if style is LONG else ""
+        return f"undefined{why}"
+    return number_text(*ends, style)
+
+
+def share_text(result: Quantification) -> str:
+    """The measure as a percentage within a sentence that says what it is."""
+    ends = result.decided.measure()
+    return "" if ends is None else number_text(*ends, SENTENCE)
+
+
+def statistical_text(result: Quantification, style: Style = SHORT) -> str:
+    """The statistical interval, marked as such; empty if no points were drawn."""
+    found = result.statistical
+    return "" if found is None else number_text(found.lower, found.upper, style, confidence=found.confidence)
+
+
+def numbered_remarks(results: Iterable[Quantification]) -> dict[str, int]:
+    """Every remark once, with the number under which a table refers to it."""
+    remarks = dict.fromkeys(remark for result in results for remark in result.remarks)
+    return {remark: number for number, remark in enumerate(remarks, 1)}
+
+
+def answer_words(result: Quantification) -> str:
+    """The measure, the statistical interval and the remarks on one line: for gates and build servers."""
+    parts = [measure_text(result), statistical_text(result, LONG), *result.remarks]
+    return "; ".join(part for part in parts if part)
 
 
 def progress_text(progress: Progress) -> str:
     """One line on how far a run is."""
     if not progress.nodes and not progress.decided:
-        return f"{progress.seconds:8.1f} s  starting (the first run on a machine compiles for some minutes)"
-    lower, upper = rounded(progress.lower, ROUND_FLOOR, 6), rounded(progress.upper, ROUND_CEILING, 6)
-    if progress.statistical is not None:
-        drawn = rounded(progress.statistical[0], ROUND_FLOOR, 6), rounded(progress.statistical[1], ROUND_CEILING, 6)
-        return f"{progress.seconds:8.1f} s  statistical: between {drawn[0]} and {drawn[1]}, {progress.nodes:,} points"
+        return f"{progress.seconds:8.1f} s  starting"
     return (
-        f"{progress.seconds:8.1f} s  measure between {lower} and {upper}, decided {100 * progress.decided:.2f} %, "
-        f"{progress.nodes:,} nodes, {progress.open_boxes:,} open"
+        f"{progress.seconds:8.1f} s  measure {bounds_words(progress)}, decided {100 * progress.decided:.2f} %, "
+        f"{progress.nodes:,} {'nodes' if progress.statistical is None else 'points'}"
+        + (f", {progress.open_boxes:,} open" if progress.statistical is None else "")
     )
 
 
-def rounded(value: float | Fraction, rounding: str = ROUND_HALF_EVEN, places: int = 12) -> str:
-    """A number with so many decimals, rounded as asked; whole numbers without any.
-
-    Examples
-    --------
-    >>> rounded(2 / 3, ROUND_FLOOR), rounded(Fraction(2, 3), ROUND_CEILING), rounded(1.0)
-    ('0.666666666666', '0.666666666667', '1')
-    """
-    exact = Fraction(value)
-    if exact.denominator == 1:
-        return str(exact.numerator)
-    context = Context(prec=60, rounding=rounding)
-    decimal = context.divide(Decimal(exact.numerator), Decimal(exact.denominator))
-    return f"{decimal.quantize(Decimal(1).scaleb(-places), rounding=rounding):f}"
+def bounds_words(progress: Progress) -> str:
+    """The bounds of a run so far; where points are drawn, also the interval that they give."""
+    certain = number_text(progress.lower, progress.upper, PROGRESS)
+    if progress.statistical is None:
+        return certain
+    lower, upper, confidence = progress.statistical
+    return f"{certain}, {number_text(lower, upper, PROGRESS, confidence=confidence)}"
 
 
 def between(bounds: Bounds) -> str:
-    """Bounds as one number where they are that close."""
-    if bounds.gap < 1e-11:
-        return agreed(bounds)
-    return f"between {rounded(bounds.lower, ROUND_FLOOR)} and {rounded(bounds.upper, ROUND_CEILING)}"
-
-
-def agreed(bounds: Bounds) -> str:
-    """The decimals, at most 12, that are the same whichever number between the bounds is meant.
-
-    Examples
-    --------
-    >>> agreed(Bounds(0.123456789, 0.123456791)), agreed(Bounds(0.25, 0.25)), agreed(Bounds(1.0, 1.0))
-    ('0.12345679', '0.250000000000', '1')
-    """
-    for places in range(12, 5, -1):
-        lower, upper = (rounded(end, places=places) for end in (bounds.lower, bounds.upper))
-        if Decimal(lower) == Decimal(upper):
-            return max(lower, upper, key=len)
-    return rounded((Fraction(bounds.lower) + Fraction(bounds.upper)) / 2)
-
-
-def percent(share: float, rounding: str = ROUND_HALF_EVEN) -> str:
-    """A share as a percentage that is 100 or 0 only if the share is 1 or 0.
-
-    Examples
-    --------
-    >>> percent(0.25), percent(1.0), percent(1 - 1e-9), percent(1e-9)
-    ('25 %', '100 %', 'more than 99.9999 %', 'less than 0.0001 %')
-    """
-    shown = rounded(100 * Fraction(share), rounding, 4)
-    if rounding == ROUND_HALF_EVEN and shown in ("100.0000", "0.0000"):
-        return "more than 99.9999 %" if shown == "100.0000" else "less than 0.0001 %"
-    return f"{shown} %"
+    """Bounds as text; one number where they are that close."""
+    return number_text(bounds.lower, bounds.upper)
 
 
 def _at_most(mass: float | None) -> str:
     if mass is None:
         return "not computed by this engine"
-    return "0" if mass == 0 else f"at most {_short_up(mass)}"
-
-
-def _short_up(value: float) -> str:
-    """Three significant digits, rounded up."""
-    return f"{Context(prec=3, rounding=ROUND_CEILING).create_decimal(Decimal(value)):g}"
+    return "0" if mass == 0 else f"at most {short_up(mass)}"
 
 
 def _line(label: str, text: str) -> str:
@@ -234,7 +207,10 @@ def model_text(imported: ImportedModel) -> str:
     lines = [
         _line("model", imported.source),
         _line("library", model.library),
-        _line("trees", f"{model.n_trees:,} with {model.n_leaves:,} leaves, depth {model.depth()}"),
+        _line(
+            "trees",
+            f"{of_trees(model.n_trees, imported.trees_in_file)} with {model.n_leaves:,} leaves, depth {model.depth()}",
+        ),
         _line("classes", ", ".join(map(str, model.classes))),
         _line("link", LINK_WORDS[model.link]),
         _line("base", ", ".join(_number(b) for b in model.base)),
@@ -275,6 +251,7 @@ def model_json(imported: ImportedModel) -> dict[str, Any]:
         "source": imported.source,
         "library": model.library,
         "trees": model.n_trees,
+        "trees_in_file": imported.trees_in_file or model.n_trees,
         "leaves": model.n_leaves,
         "nodes": model.n_nodes,
         "depth": model.depth(),

@@ -49,6 +49,52 @@ def show_progress(
         yield PlainLines(title, time_limit, stream)
 
 
+@contextlib.contextmanager
+def show_steps(
+    title: str,
+    *,
+    time_limit: float | None = None,
+    quiet: bool = False,
+    color: bool = True,
+    stream: TextIO | None = None,
+) -> Iterator[Callable[[str], None] | None]:
+    """A callback for work in named steps: one line that is drawn over in a terminal, one every few seconds elsewhere."""
+    stream = sys.stderr if stream is None else stream
+    started = time.perf_counter()
+
+    def line(step: str) -> str:
+        seconds = time.perf_counter() - started
+        left = time_left_words(seconds, time_limit)
+        return ", ".join(part for part in (f"{title}: {seconds:8.1f} s  {step}", left) if part)
+
+    if quiet or stream is None:
+        yield None
+    elif is_terminal(stream):
+        from rich.console import Console
+        from rich.live import Live
+        from rich.text import Text
+
+        current = ["beginning"]
+        console = Console(file=stream, no_color=not color, highlight=False)
+        with Live(
+            console=console,
+            get_renderable=lambda: Text(line(current[0])),
+            transient=True,
+            refresh_per_second=REFRESH_PER_SECOND,
+        ):
+            yield lambda step: current.__setitem__(0, step)
+    else:
+        following = [0.0]
+
+        def say(step: str) -> None:
+            now = time.perf_counter()
+            if now >= following[0]:
+                following[0] = now + PLAIN_SECONDS
+                print(line(step), file=stream, flush=True)
+
+        yield say
+
+
 def is_terminal(stream: Any) -> bool:
     """Whether lines can be drawn over; TERM=dumb says that they cannot."""
     try:
@@ -113,8 +159,8 @@ def time_left_words(seconds: float, time_limit: float | None) -> str:
 class LivePanel:
     """A few lines that are drawn over: bounds as a bar, gap, decided share, open boxes, speed, time left.
 
-    It goes away at the end, since the answer is printed then. The clock runs by itself, so that a long step (such as
-    compiling the kernels, the first time) does not look like a hang.
+    It goes away at the end, since the answer is printed then. The clock runs by itself, so that a long
+    step does not look like a hang.
     """
 
     def __init__(self, title: str, time_limit: float | None, color: bool, stream: TextIO):
@@ -156,19 +202,17 @@ class LivePanel:
             grid.add_row(Text("question"), Text(self.title))
         last = self._last
         if last is None or (not last.nodes and not last.decided):
-            grid.add_row("starting", Text(f"{clock}; the first run on a machine compiles for some minutes"))
+            grid.add_row("starting", Text(f"{clock}"))
             return grid
-        from decimal import ROUND_CEILING, ROUND_FLOOR
+        from boxqte.numbers import short_up
+        from boxqte.printing import bounds_words
 
-        from boxqte.printing import rounded
-
-        lower, upper = rounded(last.lower, ROUND_FLOOR, 6), rounded(last.upper, ROUND_CEILING, 6)
         grid.add_row("measure", _bounds_bar(last.lower, last.upper))
-        grid.add_row("", Text(f"between {lower} and {upper}, gap {last.upper - last.lower:.2g}"))
+        grid.add_row("", Text(f"{bounds_words(last)}, gap {short_up(last.upper - last.lower)}"))
         grid.add_row("decided", Text(f"{100 * last.decided:.4f} % of all inputs"))
-        grid.add_row(
-            "search", Text(f"{last.nodes:,} nodes, {self._rate:,.0f} a second, {last.open_boxes:,} boxes open")
-        )
+        counted = "nodes" if last.statistical is None else "points"
+        boxes = f", {last.open_boxes:,} boxes open" if last.statistical is None else ""
+        grid.add_row("search", Text(f"{last.nodes:,} {counted}, {self._rate:,.0f} a second{boxes}"))
         grid.add_row("time", Text(f"{clock}; Ctrl-C stops with these bounds"))
         return grid
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
+from boxqte.checks import as_names, did_you_mean
 from boxqte.errors import PropertyError
-from boxqte.exact import Number, fraction, plain
+from boxqte.exact import Number, fraction, plain, shown
 from boxqte.space import Space
 
 TieRule = Literal["library", "paper"]
@@ -40,14 +41,20 @@ class Property:
         """The tolerance of each non-sensitive attribute in its own unit; 0 for categorical ones."""
         for name in self.sensitive:
             if name not in space.names:
-                raise PropertyError(f"sensitive: '{name}' is not an attribute; attributes are {', '.join(space.names)}")
+                raise PropertyError(
+                    f"sensitive: '{name}' is not an attribute{did_you_mean(name, space.names)}; attributes are "
+                    f"{', '.join(space.names)}"
+                )
         free = [a for a in space if a.name not in self.sensitive]
         if isinstance(self.epsilon, Fraction):
             return {a.name: self.epsilon * a.range if a.is_numeric else Fraction(0) for a in free}
         given = dict(self.epsilon)
         for name, value in given.items():
             if name not in space.names:
-                raise PropertyError(f"epsilon: '{name}' is not an attribute; attributes are {', '.join(space.names)}")
+                raise PropertyError(
+                    f"epsilon: '{name}' is not an attribute{did_you_mean(name, space.names)}; attributes are "
+                    f"{', '.join(space.names)}"
+                )
             if name in self.sensitive:
                 raise PropertyError(
                     f"epsilon: '{name}' is sensitive, it may change by any distance; leave it out of epsilon"
@@ -107,12 +114,10 @@ class Fairness(Property):
         *,
         tie: TieRule = "library",
     ):
-        names = (sensitive,) if isinstance(sensitive, str) else tuple(sensitive)
+        names = as_names(sensitive, "sensitive", PropertyError)
         if not names:
             raise PropertyError("sensitive: no attribute is named; for robustness use Robustness")
         for name in names:
-            if not isinstance(name, str):
-                raise PropertyError(f"sensitive: expected attribute names, found {name!r}")
             if names.count(name) > 1:
                 raise PropertyError(f"sensitive: '{name}' is named twice")
         _fill(self, names, epsilon, kappa, tie)
@@ -136,6 +141,16 @@ class Robustness(Property):
         tie: TieRule = "library",
     ):
         _fill(self, (), epsilon, kappa, tie)
+
+
+def check_property(property: object) -> None:
+    """Refuse what is no property, with the one that may be meant."""
+    if isinstance(property, Property):
+        return
+    meant = ""
+    if isinstance(property, str) or (isinstance(property, (list, tuple)) and all(isinstance(n, str) for n in property)):
+        meant = f"; fairness in that attribute is Fairness({property!r})" if property else ""
+    raise PropertyError(f"property: expected Fairness(...) or Robustness(...), found {shown(property)}{meant}")
 
 
 def _fill(target: Property, sensitive: tuple[str, ...], epsilon: object, kappa: object, tie: TieRule) -> None:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from boxqte.certificate import CertificateWriter, refuse_what_has_none
-from boxqte.checkpoint import EVERY, Checkpoint, identity
-from boxqte.engines import DEFAULT_ENGINE, Limits, Progress, Watch, make_engine
-from boxqte.errors import CheckpointError, EngineError, ModelError, SpaceError
+from boxqte.checkpoint import EVERY, Checkpoint, checked_every, identity
+from boxqte.checks import MAX_WORKERS, file_path, function, number, seconds, whole, worker_count
+from boxqte.engines import DEFAULT_ENGINE, Limits, Progress, Watch, engine_class, make_engine
+from boxqte.errors import CertificateError, CheckpointError, EngineError, ModelError
 from boxqte.exact import Number, fraction, plain
+from boxqte.existence import settled
 from boxqte.grid import build_grid
 from boxqte.importers import ImportedModel, load_model
+from boxqte.options import check_types
 from boxqte.origin import Origin
-from boxqte.properties import Property
+from boxqte.properties import Property, check_property
 from boxqte.regions import RegionStore
+from boxqte.remarks import remarks
 from boxqte.result import ModelSummary, Quantification, up
-from boxqte.space import Space
+from boxqte.space import Space, read_space
 
 
 def quantify(
@@ -49,7 +53,7 @@ def quantify(
     model
         A fitted model (XGBoost, LightGBM, CatBoost, scikit-learn), the path of a model file, or a TreeEnsemble.
     space
-        The input space: a Space, the path of its JSON file, or the JSON object.
+        The input space: a Space (or the `Inference` that it came with), the path of its JSON file, or the JSON object.
     property
         `Fairness(...)` or `Robustness(...)`.
     engine
@@ -97,15 +101,20 @@ def quantify(
     >>> result.converged
     True
     """
+    check_property(property)
     imported = load_model(model, allow_pickle=allow_pickle)
     bound = read_space(space)
     limits = _limits(time_limit, gap, _workers(workers, n_jobs), memory_limit, node_limit, threshold)
+    every = checked_every(checkpoint_every)
+    checkpoint = None if checkpoint is None else file_path(checkpoint, "checkpoint", CheckpointError)
+    certificate = None if certificate is None else file_path(certificate, "certificate", CertificateError)
+    check_types(f"engine '{engine}'", engine_class(engine).Options, options)
     solver = make_engine(engine, options)
     if executor is not None:
         if not hasattr(solver, "use_cluster"):
             raise EngineError(f"engine '{engine}' runs in this process only; engines with a cluster are auto and box")
         solver.use_cluster(executor)
-    watch = Watch(limits, progress)
+    watch = Watch(limits, function(progress, "progress"))
     grid = build_grid(imported.ensemble, bound, property, many_classes=getattr(solver, "many_classes", False))
     if not imported.ensemble.is_binary and (checkpoint is not None or certificate is not None):
         raise ModelError("checkpoints and certificates are for models with two classes; leave them out for this model")
@@ -113,7 +122,7 @@ def quantify(
         if not hasattr(solver, "keeper"):
             raise CheckpointError(f"checkpoint: engine '{engine}' cannot save its state; engine 'box' can")
         name = None if certificate is None else str(certificate)
-        solver.keeper = Checkpoint(checkpoint, identity(grid, engine, name), checkpoint_every)
+        solver.keeper = Checkpoint(checkpoint, identity(grid, engine, name), every)
     writer = None
     if certificate is not None:
         refuse_what_has_none(grid, engine, solver)
@@ -124,17 +133,20 @@ def quantify(
         solver.observers.append(store)  # type: ignore[attr-defined]
     try:
         outcome = solver.run(grid, limits, watch)
+        if store is not None:
+            store.finish(outcome.decided, outcome.status)
         if writer is not None:
             writer.finish(outcome.decided)
     finally:
         if writer is not None:
             writer.close()
-    return Quantification(
+    result = Quantification(
         property=property,
         model=summary(imported),
         engine=engine,
         status=outcome.status,
-        decided=outcome.decided,
+        # With a certificate the result claims what the record proves, and nothing more.
+        decided=outcome.decided if writer is not None else settled(grid, outcome, store, limits),
         seconds=watch.seconds,
         trace=tuple(watch.trace),
         space_fingerprint=bound.fingerprint(),
@@ -143,39 +155,27 @@ def quantify(
         count=bound.count(),
         details=outcome.details,
         statistical=outcome.statistical,
-        origin=Origin(imported, grid, engine, dict(options or {}), limits, store, outcome.status),
+        all_confident=not grid.low_possible,
+        origin=Origin(imported, grid, engine, dict(options or {}), limits, store),
     )
+    return replace(result, remarks=remarks(grid, result))
 
 
 def summary(imported: ImportedModel) -> ModelSummary:
     """Which model it is, for results and reports."""
     e = imported.ensemble
-    return ModelSummary(e.library, e.n_trees, e.n_leaves, e.n_features, e.fingerprint(), imported.source)
-
-
-def read_space(space: object) -> Space:
-    """The space that an argument means: itself, the path of its file, or its JSON object."""
-    if isinstance(space, Space):
-        return space
-    if isinstance(space, (str, Path)):
-        return Space.load(space)
-    if isinstance(space, Mapping):
-        return Space.from_json(space)
-    raise SpaceError(f"space: expected a Space, a path or a JSON object, found {type(space).__name__}")
+    facts = (e.library, e.n_trees, e.n_leaves, e.n_features, e.fingerprint())
+    return ModelSummary(*facts, imported.source, imported.trees_in_file)
 
 
 def _workers(workers: int | None, n_jobs: int | None) -> int:
     if n_jobs is not None:
         if workers is not None:
             raise EngineError(f"workers and n_jobs mean the same; give one of them, found {workers} and {n_jobs}")
-        if n_jobs == 0 or n_jobs < -1:
+        if n_jobs == 0 or whole(n_jobs, "n_jobs", -(2**63), MAX_WORKERS) < -1:
             raise EngineError(f"n_jobs: must be at least 1, or -1 for one per core, found {n_jobs}")
         workers = None if n_jobs == -1 else n_jobs
-    if workers is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if workers < 1:
-        raise EngineError(f"workers: must be at least 1, found {workers}")
-    return workers
+    return worker_count(workers)
 
 
 def _limits(
@@ -186,15 +186,12 @@ def _limits(
     node_limit: int | None,
     threshold: Number | None,
 ) -> Limits:
-    if time_limit is not None and not time_limit > 0:
-        raise EngineError(f"time_limit: must be above 0 seconds, found {time_limit}")
+    gap = number(gap, "gap")
     if not 0 <= gap <= 1:
         raise EngineError(f"gap: must lie between 0 and 1, found {gap}")
-    if memory_limit is not None and memory_limit <= 0:
-        raise EngineError(f"memory_limit: must be above 0 bytes, found {memory_limit}")
-    if node_limit is not None and node_limit <= 0:
-        raise EngineError(f"node_limit: must be above 0, found {node_limit}")
+    memory = None if memory_limit is None else whole(memory_limit, "memory_limit", unit="bytes")
+    nodes = None if node_limit is None else whole(node_limit, "node_limit")
     level = None if threshold is None else fraction(threshold, EngineError, "threshold")
     if level is not None and not 0 <= level <= 1:
         raise EngineError(f"threshold: must lie between 0 and 1, found {plain(level)}")
-    return Limits(time_limit, gap, node_limit, memory_limit, workers, level)
+    return Limits(seconds(time_limit), gap, nodes, memory, workers, level)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from boxqte.axes import Cell
-from boxqte.conditions import MISSING, shown_number
+from boxqte.conditions import MISSING, Part, shown_number, whole
+from boxqte.result import Decided, Status, down
 
 if TYPE_CHECKING:
     from boxqte.engines.box.classes import ClassProblem
@@ -44,6 +46,11 @@ class Boxes:
         total: FloatArray = np.maximum(self.masses.sum(axis=1), np.finfo(float).tiny)
         return np.minimum(self.masses[:, UNFAIR] / total, 1.0)
 
+    def certain(self, rounding: Fraction) -> FloatArray:
+        """What each box has of counterexamples at the least: an error is at most `rounding` of the box's mass."""
+        least = [Fraction(own[UNFAIR]) - 2 * rounding * Fraction(sum(own)) for own in self.masses.tolist()]
+        return np.array([down(max(mass, Fraction(0))) for mass in least])
+
     def take(self, at: npt.NDArray[np.integer] | slice) -> Boxes:
         return Boxes(self.cells[at], self.masses[at], self.counted[at])
 
@@ -66,21 +73,51 @@ class RegionStore:
 
     Bounded: beyond `limit` bytes, boxes that differ in one attribute only become one, and if that does not help, the
     lightest are counted in `elsewhere` and forgotten. No mass is lost.
+
+    With epsilon > 0 what is unfair in a box is the rest that other masses leave. A rest that rounding alone can leave is
+    no region: it is added up in `doubtful`.
     """
 
     def __init__(self, limit: int = STORE_BYTES):
         self.limit = limit
         self.problem: Problem | ClassProblem | None = None
         self.elsewhere = 0.0
+        self.doubtful = 0.0
+        self.some_confident = False
+        """Whether a box has anything else than inputs of low confidence, as far as sums in floats tell."""
+        self.rounding = Fraction(0)
+        """How far every sum of masses can be off, as a share of the mass it is about."""
+        self.decided = Decided()
+        self.status = Status.INTERRUPTED
+        self._least_density = 0.0
+        self._words: tuple[int, ...] = (0, 1)
         self._parts: list[Boxes] = []
         self._bytes = 0
 
     def begin(self, problem: Problem | ClassProblem, roots: BoxArray) -> None:
+        from boxqte.engines.box.engine import rounding_bound
+
         self.problem = problem
+        self.rounding = rounding_bound(problem)
+        if problem.grid.has_tolerance and problem.grid.ensemble.is_binary:
+            self._least_density = 2 * float(self.rounding)
         self._words = roots.shape[1:]
 
+    def finish(self, decided: Decided, status: Status) -> None:
+        """The search has ended: what it has decided in all, and why it stopped."""
+        self.decided, self.status = decided, status
+
+    @property
+    def complete(self) -> bool:
+        """Whether the search went through all of the space, so that there are no other counterexamples."""
+        return self.status is Status.CONVERGED
+
     def closed(self, parts: Closed) -> None:
-        keep = np.flatnonzero(parts.masses[:, UNFAIR] > 0)
+        self.some_confident = self.some_confident or bool((parts.masses[:, :LOW] > 0).any())
+        unfair = parts.masses[:, UNFAIR]
+        sure = unfair > self._least_density * parts.masses.sum(axis=1)
+        self.doubtful += float(unfair[~sure].sum())
+        keep = np.flatnonzero(sure)
         if len(keep):
             self.add(Boxes(parts.boxes[keep], parts.masses[keep], parts.how[keep] != 0))
             if self._bytes > self.limit:
@@ -169,56 +206,99 @@ def _merged_along(boxes: Boxes, axis: int, factors: npt.NDArray[np.uint64], alik
 # --- rules ------------------------------------------------------------------------------------------------------------
 
 
-def rule_of(problem: Problem | ClassProblem, box: BoxArray) -> dict[str, str]:
-    """The condition on each attribute that the box restricts, such that `restrict` reads it back."""
+class _Interval(NamedTuple):
+    """From low to high; an open end does not belong to it."""
+
+    low: Fraction
+    low_open: bool
+    high: Fraction
+    high_open: bool
+
+
+def rule_of(problem: Problem | ClassProblem, box: BoxArray, parts: Mapping[str, Part] | None = None) -> dict[str, str]:
+    """The condition on each attribute that the box restricts, such that `restrict` reads it back.
+
+    `parts` is what the condition of a restriction leaves: the cells may reach beyond it, the rule does not.
+    """
     rules = {}
-    for i, a in enumerate(problem.axis_ids):
-        attribute = problem.grid.axes[a].attribute
-        cells = problem.cells_of(i)
-        held = held_cells(box[i], len(cells))
-        if not held.all():
-            rules[attribute.name] = cells_text(attribute, cells, np.flatnonzero(held).tolist())
+    at = {a: i for i, a in enumerate(problem.axis_ids)}
+    for a, axis in enumerate(problem.grid.axes):
+        attribute = axis.attribute
+        part = (parts or {}).get(attribute.name)
+        cells = problem.cells_of(at[a]) if a in at else axis.cells
+        held = held_cells(box[at[a]], len(cells)) if a in at else np.ones(len(cells), bool)
+        if not held.all() or (part is not None and not _is_whole(attribute, part)):
+            rules[attribute.name] = cells_text(attribute, cells, np.flatnonzero(held).tolist(), part)
     return rules
 
 
-def cells_text(attribute: Attribute, cells: Sequence[Cell], chosen: Sequence[int]) -> str:
-    """Some of an attribute's cells as a condition on it."""
+def _is_whole(attribute: Attribute, part: Part) -> bool:
+    everything = whole(attribute)
+    return replace(part, lacks=frozenset()) == everything and not part.lacks & {attribute.low, attribute.high}
+
+
+def cells_text(attribute: Attribute, cells: Sequence[Cell], chosen: Sequence[int], part: Part | None = None) -> str:
+    """Some of an attribute's cells, inside a part of its domain, as a condition on it."""
     name = attribute.name if attribute.name.isidentifier() else f"`{attribute.name}`"
     terms = []
-    values = sorted(v for c in chosen for v in cells[c].values)
+    values = sorted(v for c in chosen for v in cells[c].values if part is None or v in part.values)
     if values:
         shown = [repr(attribute.values[v]) for v in values]
         terms.append(f"{name} == {shown[0]}" if len(shown) == 1 else f"{name} in [{', '.join(shown)}]")
-    numeric = [c for c in chosen if cells[c].low is not None]
-    at = 0
-    while at < len(numeric):
-        stop = at
-        while stop + 1 < len(numeric) and numeric[stop + 1] == numeric[stop] + 1:
-            stop += 1
-        terms.append(_interval_text(name, attribute, cells[numeric[at]], cells[numeric[stop]]))
-        at = stop + 1
-    if any(cells[c].missing for c in chosen):
+    intervals = _intervals(cells, chosen)
+    if part is not None:
+        inside = _intervals_of(attribute, part)
+        met = [_common(one, two) for one in intervals for two in inside]
+        intervals = [i for i in met if i.low < i.high] or [
+            i for i in met if i.low == i.high and not i.low_open and not i.high_open
+        ]
+    terms += [_interval_text(name, attribute, interval) for interval in intervals]
+    if any(cells[c].missing for c in chosen) and (part is None or part.missing):
         terms.append(f"{name} == {MISSING}")
     return terms[0] if len(terms) == 1 else f"({' or '.join(terms)})"
 
 
-def _interval_text(name: str, attribute: Attribute, first: Cell, last: Cell) -> str:
-    assert first.low is not None
-    assert last.high is not None
-    (low, after), (high, included) = first.low, last.high
-    if first.integral:
-        high -= 1
-        if low == high:
-            return f"{name} == {int(low)}"
-        open_low, open_high = low == attribute.low, high == attribute.high
-        texts, signs = (str(int(low)), str(int(high))), ("<=", "<=")
-    else:
-        open_low, open_high = low == attribute.low, high == attribute.high
-        texts, signs = (shown_number(low), shown_number(high)), ("<" if after else "<=", "<=" if included else "<")
-    if open_low and open_high:  # all of it, next to a missing value that is not there
-        return f"{name} <= {texts[1]}"
-    if open_low:
-        return f"{name} {signs[1]} {texts[1]}"
-    if open_high:
-        return f"{name} {'>' if signs[0] == '<' else '>='} {texts[0]}"
-    return f"{texts[0]} {signs[0]} {name} {signs[1]} {texts[1]}"
+def _intervals(cells: Sequence[Cell], chosen: Sequence[int]) -> list[_Interval]:
+    """The numeric cells as intervals, neighbours joined; those of integers end with the last one, which belongs to them."""
+    found: list[_Interval] = []
+    before = None
+    for c in chosen:
+        low, high = cells[c].low, cells[c].high
+        if low is None or high is None:
+            continue
+        end = (high[0] - 1, False) if cells[c].integral else (high[0], not high[1])
+        if found and before == c - 1:
+            found[-1] = _Interval(found[-1].low, found[-1].low_open, *end)
+        else:
+            found.append(_Interval(low[0], bool(low[1]), *end))
+        before = c
+    return found
+
+
+def _intervals_of(attribute: Attribute, part: Part) -> list[_Interval]:
+    """The spans of a part in the same form."""
+    if attribute.kind == "integer":
+        return [_Interval(low, False, high - 1, False) for low, high in part.spans]
+    if attribute.low == attribute.high:  # one point, which has a span of its own
+        return [_Interval(attribute.low, False, attribute.low, False) for _ in part.spans]
+    return [_Interval(low, low in part.lacks, high, high in part.lacks) for low, high in part.spans]
+
+
+def _common(one: _Interval, two: _Interval) -> _Interval:
+    low, low_open = max((one.low, one.low_open), (two.low, two.low_open))
+    high, high_closed = min((one.high, not one.high_open), (two.high, not two.high_open))
+    return _Interval(low, low_open, high, not high_closed)
+
+
+def _interval_text(name: str, attribute: Attribute, interval: _Interval) -> str:
+    low, high = interval.low, interval.high
+    if attribute.kind == "integer" and low == high:
+        return f"{name} == {int(low)}"
+    lowest, highest = low == attribute.low and not interval.low_open, high == attribute.high and not interval.high_open
+    texts = shown_number(low), shown_number(high)
+    if highest and not lowest:
+        return f"{name} {'>' if interval.low_open else '>='} {texts[0]}"
+    upper = f"{name} {'<' if interval.high_open else '<='} {texts[1]}"
+    if lowest:  # perhaps all of it, next to a missing value that is not there
+        return upper
+    return f"{texts[0]} {'<' if interval.low_open else '<='} {upper}"

@@ -10,6 +10,7 @@ from enum import Enum
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from boxqte.checks import random_numbers, seconds, whole, worker_count
 from boxqte.properties import Property
 
 if TYPE_CHECKING:
@@ -100,6 +101,26 @@ class ModelSummary:
     features: int
     fingerprint: str
     source: str = ""
+    trees_in_file: int | None = None
+    """How many trees the model holds, where its `predict` uses only those up to the best iteration."""
+
+    @property
+    def trees_text(self) -> str:
+        """How many trees count.
+
+        Examples
+        --------
+        >>> ModelSummary("xgboost", 5, 40, 3, "", trees_in_file=10).trees_text
+        'trees 5 of 10 (best_iteration)'
+        """
+        return (
+            f"{self.trees} trees" if self.trees_in_file is None else f"trees {of_trees(self.trees, self.trees_in_file)}"
+        )
+
+
+def of_trees(used: int, held: int | None) -> str:
+    """How many of the trees count, and why."""
+    return f"{used:,}" if held is None else f"{used:,} of {held:,} (best_iteration)"
 
 
 @dataclass(frozen=True)
@@ -137,8 +158,8 @@ class Quantification:
     lower, upper
         Bounds on the measure M = 1 - |X_unfair| / |X_kappa|, certain and rounded outward.
     value
-        The measure itself once converged (the nearest float), else None; also None where so little is confident that
-        floating-point error leaves the ratio open.
+        The measure once converged, as a float that is as close to it as `lower` and `upper` are to each other, else
+        None; also None where so little is confident that floating-point error leaves the ratio open.
     exact
         The measure as a rational where the engine computes in rationals, else None.
     status
@@ -150,6 +171,9 @@ class Quantification:
     rounding_ambiguous
         A bound on the mass of inputs whose verdict could differ in the library because it sums in floating point;
         None if the engine does not compute it.
+    remarks
+        Sentences about what the number does not say: that no attribute can move, that few inputs are confident, that no
+        tree tests a sensitive attribute, that the measure is undefined. Empty for most results.
     """
 
     property: Property  # hides the builtin below, as far as a type checker can see
@@ -165,6 +189,9 @@ class Quantification:
     count: int | None = None
     details: dict[str, Any] = field(default_factory=dict)
     statistical: Statistical | None = None
+    remarks: tuple[str, ...] = ()
+    all_confident: bool = False
+    """Whether every input is confident by definition, whatever is decided of it."""
     origin: Any = field(default=None, repr=False)
     """The question behind the answer (boxqte.origin.Origin), for further questions; not part of the JSON form."""
 
@@ -205,6 +232,8 @@ class Quantification:
 
     @builtins.property
     def confident(self) -> Bounds:
+        if self.all_confident:
+            return Bounds(1.0, 1.0)
         low = Fraction(self.decided.low)
         sure = Fraction(self.decided.fair) + Fraction(self.decided.unfair)
         return Bounds(down(sure), up(max(1 - low, sure)))
@@ -279,10 +308,13 @@ class Quantification:
         Returns
         -------
         pandas.DataFrame
-            `rule` (as `restrict` reads it), `mass` of its counterexamples, their `share` of all counterexamples, the
-            `density` (share of the region's mass that is counterexamples), `flip`, and the condition on each attribute.
-            In `attrs`: `counterexample_mass`, `regions` (how many there are), `listed` (the mass in the table),
-            `elsewhere` (mass that is kept in no region), `complete` (whether all counterexamples were found).
+            `rule` (as `restrict` reads it), `mass` of its counterexamples and their `share` of all counterexamples (both
+            certain lower bounds, reached but for rounding if the search is complete), the `density` (share of the
+            region's mass that is counterexamples), `flip`, and the condition on each attribute.
+            In `attrs`: `counterexample_mass` and `counterexample_upper` (certain bounds on all of them; the first is what
+            was found), `regions` (how many there are), `listed` (the mass in the table), `elsewhere` (mass that is kept
+            in no region), `complete` (whether all counterexamples were found), `flips_complete` (False: a limit has
+            ended a search for the flips, whose shares are then ranges).
 
         Examples
         --------
@@ -294,31 +326,34 @@ class Quantification:
         """
         from boxqte import exploration
 
-        return exploration.regions(self, top, merge=merge, pure=pure, flip=flip, time_limit=time_limit)
+        n = None if top is None else whole(top, "top")
+        return exploration.regions(self, n, merge=merge, pure=pure, flip=flip, time_limit=seconds(time_limit))
 
     def profile(self, attribute: str, *, time_limit: float | None = None) -> pd.DataFrame:
-        """Counterexamples by value or interval of an attribute, exact.
+        """Counterexamples by value or interval of an attribute, as certain bounds.
 
         Returns
         -------
         pandas.DataFrame
-            One row for each set of values that the model cannot tell apart: `value`, its `mass`, `lower` and `upper`
-            (the mass of counterexamples; equal unless a limit ended the search), their `share` of all counterexamples,
-            and the `density` (counterexamples per mass).
+            One row for each set of values that the model cannot tell apart: `value`, its `mass`, bounds on the mass of
+            its counterexamples (`lower`, `upper`), on their share of all counterexamples (`share_lower`, `share_upper`;
+            NaN if there are none), and on the counterexamples per mass (`density_lower`, `density_upper`; NaN without
+            mass). Rounded outward; they agree but for rounding unless a limit ended a search (`attrs["converged"]`).
         """
         from boxqte import exploration
 
-        return exploration.profile(self, attribute, time_limit=time_limit)
+        return exploration.profile(self, attribute, time_limit=seconds(time_limit))
 
     def pairs(self, *, time_limit: float | None = None) -> pd.DataFrame:
         """From which sensitive value to which: a matrix of masses.
 
-        Row s, column s': the mass of the counterexamples x with value s that have an x' with value s'. An x may have
-        several x', so that a row can sum to more than the counterexamples in it.
+        Row s, column s': the mass of the counterexamples x with value s that have an x' with value s', a certain lower
+        bound. An x may have several x', so that a row can sum to more than the counterexamples in it. The certain upper
+        bounds are in `attrs["upper"]`, a list of rows; both agree but for rounding if `attrs["converged"]`.
         """
         from boxqte import exploration
 
-        return exploration.pairs(self, time_limit=time_limit)
+        return exploration.pairs(self, time_limit=seconds(time_limit))
 
     def restrict(self, condition: str, *, time_limit: float | None = None) -> Quantification:
         """The measure on a part of the space: only x that satisfy the condition count. x' may be any input.
@@ -338,7 +373,7 @@ class Quantification:
         """
         from boxqte import exploration
 
-        return exploration.restrict(self, condition, time_limit=time_limit)
+        return exploration.restrict(self, condition, time_limit=seconds(time_limit))
 
     def sample(
         self,
@@ -381,7 +416,8 @@ class Quantification:
         """
         from boxqte import sampling
 
-        return sampling.sample(self, n, random_state=random_state, replay=replay, distinct=distinct, workers=workers)
+        rng, threads = random_numbers(random_state), worker_count(workers)
+        return sampling.sample(self, whole(n, "n"), random_state=rng, replay=replay, distinct=distinct, workers=threads)
 
     def to_json(self) -> dict[str, Any]:
         """The result as a JSON object (the format of `boxqte quantify --json`)."""
@@ -404,6 +440,7 @@ class Quantification:
             "count": self.count,
             "status": str(self.status),
             "guarantee": self.guarantee(),
+            "remarks": list(self.remarks),
             "semantics": self.semantics(),
             "engine": self.engine,
             "seconds": self.seconds,
@@ -411,6 +448,7 @@ class Quantification:
             "model": {
                 "library": self.model.library,
                 "trees": self.model.trees,
+                "trees_in_file": self.model.trees_in_file or self.model.trees,
                 "leaves": self.model.leaves,
                 "features": self.model.features,
                 "fingerprint": self.model.fingerprint,
@@ -421,16 +459,19 @@ class Quantification:
             "trace": [list(point) for point in self.trace],
         }
 
-    def to_html(self, *, command: str = "") -> str:
-        """The report: one self-contained page with regions, profiles, flips and examples."""
+    def to_html(self, *, command: str = "", time_limit: float | None = 60.0) -> str:
+        """The report: one self-contained page with regions, profiles, flips and examples.
+
+        `time_limit` are the seconds for all searches that it takes; None is no limit.
+        """
         from boxqte.report.html import result_page
 
-        return result_page(self, command=command)
+        return result_page(self, command=command, seconds=time_limit)
 
-    def save_html(self, path: str) -> None:
+    def save_html(self, path: str, *, time_limit: float | None = 60.0) -> None:
         """Write the report."""
         with open(path, "w", encoding="utf-8") as file:
-            file.write(self.to_html())
+            file.write(self.to_html(time_limit=time_limit))
 
     def plot_bounds(self, *, ax: Any = None, **style: Any) -> Any:
         """Draw the bounds over time with matplotlib; see `boxqte.report.plots.plot_bounds`."""
@@ -457,14 +498,9 @@ class Quantification:
             file.write("\n")
 
     def __repr__(self) -> str:
-        if self.undefined:
-            return f"Quantification({self.property}: undefined, no input is confident; {self.status})"
-        bounds = self.bounds
-        assert bounds is not None
-        shown = f"= {self.value:.12g}" if self.value is not None else f"in [{bounds.lower:.9g}, {bounds.upper:.9g}]"
-        if self.statistical is not None:
-            found = self.statistical
-            shown += f", in [{found.lower:.9g}, {found.upper:.9g}] with confidence {found.confidence}"
+        from boxqte.printing import measure_text, statistical_text
+
+        shown = "; ".join(part for part in (measure_text(self), statistical_text(self)) if part)
         return f"Quantification({self.property}: {shown}; {self.status} in {self.seconds:.3g} s, engine {self.engine})"
 
     def _repr_html_(self) -> str:

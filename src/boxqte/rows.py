@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.cellvalues import ABSENT, FloatArray, GridValues
+from boxqte.checks import worker_count
 from boxqte.errors import SpaceError
 from boxqte.exact import shown
 from boxqte.grid import Axis, Grid, attribute_codes, build_grid
 from boxqte.importers import ImportedModel, load_model
 from boxqte.properties import Property
-from boxqte.quantification import read_space
 from boxqte.sampling import witness_values
-from boxqte.space import Space
+from boxqte.space import Space, read_space
 from boxqte.tables import exact_number, plain_value, table_of
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from boxqte.engines.point import PointDecider
 
 HALVINGS = 12
-VERDICTS = {0: "not confident", 1: "fair", 2: "unfair"}
+VERDICTS = {2: "not confident", 0: "fair", 1: "unfair"}  # by the kinds of engines.point
 OUTSIDE = "outside the space"
 
 
@@ -114,13 +113,13 @@ def check(
 
     from boxqte.engines.point import UNFAIR, PointDecider
 
+    threads = worker_count(workers)
     imported = load_model(model, allow_pickle=allow_pickle)
     grid = build_grid(imported.ensemble, read_space(space), property)
     values = GridValues(grid)
     frame = rows if isinstance(rows, pd.DataFrame) else table_of(rows).frame.to_pandas()
     columns, cells, why = read_rows(grid, values, frame, imported)
     inside = np.flatnonzero([not text for text in why])
-    threads = workers or len(os.sched_getaffinity(0))
     decider = PointDecider(grid)
     found = decider.decide(cells[inside], workers=threads)
     verdict = np.full(len(cells), -1, np.int64)

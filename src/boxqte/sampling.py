@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +15,12 @@ import numpy.typing as npt
 
 from boxqte.cellvalues import FloatArray, GridValues
 from boxqte.errors import EngineError
+from boxqte.existence import counterexample_cells
 from boxqte.exploration import origin_of
 from boxqte.grid import Grid
 from boxqte.origin import Origin
 from boxqte.regions import UNFAIR, Boxes, RegionStore, held_cells
-from boxqte.result import Quantification, Status
+from boxqte.result import Quantification, down, up
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,19 +94,17 @@ def sample(
         raise EngineError(f"sample: n must be at least 1, found {n}")
     rng = np.random.default_rng(random_state)
     store = origin.regions()
-    if store.problem is None or not len(store.boxes):
-        raise EngineError(
-            "sample: no counterexample was found"
-            + ("; the model has none" if origin.status is Status.CONVERGED else " so far; give quantify more time")
-        )
+    if store.problem is None or not (len(store.boxes) or _one_by_one(origin, store)):
+        raise EngineError(f"sample: no counterexample was found{_why_none(origin, store)}")
     count = workers or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     values = _once(origin, "values", lambda: GridValues(origin.grid))
     x, other = drawn(origin, store, n, rng, count, values)
     if distinct:
         x, other = _until_distinct(origin, store, n, rng, count, values, x, other)
     ends = result.counterexample
-    complete = origin.status is Status.CONVERGED and not store.elsewhere
-    share = 1.0 if complete else min((store.mass - store.elsewhere) / max(ends.upper, store.mass), 1.0)
+    complete = store.complete and not store.elsewhere
+    found = max(Fraction(store.mass) - Fraction(store.elsewhere) - store.rounding, Fraction(0))
+    share = 1.0 if complete else down(found / max(Fraction(ends.upper), found)) if found else 0.0
     native = origin.model.native if replay else None
     same = np.zeros(0, np.int64)
     if native is not None:
@@ -112,6 +112,24 @@ def sample(
     return Sample(
         values.frame(x, origin.model), values.frame(other, origin.model), complete, share, native is not None, same
     )
+
+
+def _one_by_one(origin: Origin, store: RegionStore) -> bool:
+    """Counterexamples so few that their mass is lost in rounding: look at every cell, where there are not too many."""
+    if not store.complete or not store.doubtful:
+        return False
+    cells = _once(origin, "cells", lambda: counterexample_cells(origin.grid))
+    return cells is not None and len(cells) > 0
+
+
+def _why_none(origin: Origin, store: RegionStore) -> str:
+    """Why there is nothing to draw from: none was found yet, there is none, or none that could be told from rounding."""
+    if not store.complete:
+        return " so far; give quantify more time"
+    if not store.doubtful or origin.answers.get("cells") is not None:
+        return "; the model has none"
+    most = up(Fraction(store.doubtful) + store.rounding)
+    return f"; if the model has any, their mass is at most {most:.3g}, too little to be told from rounding"
 
 
 def _once(origin: Origin, key: str, make: Any) -> Any:
@@ -138,6 +156,12 @@ def drawn_cells(
 
     problem, boxes = store.problem, store.boxes
     assert problem is not None
+    if not len(boxes) and _one_by_one(origin, store):
+        found: npt.NDArray[np.int64] = origin.answers["cells"]
+        masses = [[float(m) for m in axis.refined_masses] for axis in origin.grid.axes]
+        shares = np.prod([np.array(own)[found[:, a]] for a, own in enumerate(masses)], axis=0)
+        drawn_at = found[rng.choice(len(found), n, p=shares / shares.sum())]
+        return drawn_at.astype(np.int32), decider_of(origin).decide(drawn_at, workers=workers).witness
     weights = boxes.masses[:, UNFAIR]
     counts = rng.multinomial(n, weights / weights.sum())
     chosen = boxes.take(np.flatnonzero(counts))

@@ -10,6 +10,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
+from boxqte.checks import as_names, did_you_mean
 from boxqte.encoding import EncodedColumn
 from boxqte.errors import SpaceError
 from boxqte.onehot import Group, declared_group, find_groups
@@ -73,13 +74,13 @@ def plain_sources(
     groups: list[Group] = []
     if isinstance(one_hot, Mapping):
         for name, members in one_hot.items():
-            for member in as_names(members):
+            for member in as_names(members, f"one_hot['{name}']", SpaceError):
                 if member not in names:
                     raise no_such_column(f"one_hot['{name}']", member, names)
                 if member in owner:
                     raise SpaceError(f"one_hot['{name}']: column '{member}' already belongs to '{owner[member]}'")
                 owner[member] = name
-            groups.append(declared_group(name, [table.column(m) for m in as_names(members)]))
+            groups.append(declared_group(name, [table.column(m) for m in as_names(members, name, SpaceError)]))
     columns = {name: table.column(name) for name in names if name not in owner}
     for name, categories in view.categories.items():
         if categories is not None and name in columns:
@@ -200,7 +201,7 @@ def _ensemble_view(ensemble: TreeEnsemble, names: tuple[str, ...]) -> ModelView:
 def read_wishes(kinds: Mapping[str, Iterable[str]], overrides: Mapping[str, Any]) -> dict[str, Wish]:
     wishes: dict[str, Wish] = {}
     for kind in ("categorical", "integer", "real"):
-        for name in as_names(kinds[kind]):
+        for name in as_names(kinds[kind], kind, SpaceError):
             if name in wishes and wishes[name].kind != kind:
                 raise SpaceError(f"'{name}' is named in both {wishes[name].kind} and {kind}")
             wishes[name] = Wish(kind, kind)
@@ -276,11 +277,7 @@ def missing_values(column: Column) -> SpaceError:
 
 def no_such_column(where: str, name: str, names: Sequence[str]) -> SpaceError:
     shown = ", ".join(names[:30]) + (f", ... ({len(names)} in all)" if len(names) > 30 else "")
-    return SpaceError(f"{where}: there is no column '{name}'; columns are {shown}")
-
-
-def as_names(given: Iterable[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
+    return SpaceError(f"{where}: there is no column '{name}'{did_you_mean(name, names)}; columns are {shown}")
 
 
 def as_category(value: Any) -> Any:

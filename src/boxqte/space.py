@@ -19,8 +19,9 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from boxqte.checks import as_names, by_name, did_you_mean, file_path, text
 from boxqte.errors import SpaceError
-from boxqte.exact import Number, fraction, plain, shown
+from boxqte.exact import MAX_LENGTH, Number, fraction, plain, shown
 
 if TYPE_CHECKING:
     from boxqte.inference import Inference
@@ -133,11 +134,11 @@ class Attribute:
         return cls(
             name,
             "categorical",
-            values=tuple(values),
-            labels=None if labels is None else tuple(labels),
+            values=_listed(values, name, "values"),
+            labels=None if labels is None else _listed(labels, name, "labels"),
             columns=(name,),
-            codes=None if codes is None else tuple((float(c),) for c in codes),
-            missing=_missing_share(name, missing, len(values)),
+            codes=None if codes is None else tuple((_code(c, name),) for c in _listed(codes, name, "codes")),
+            missing=_missing_share(name, missing, len(_listed(values, name, "values"))),
         )
 
     @classmethod
@@ -151,16 +152,18 @@ class Attribute:
         codes: Sequence[Sequence[float]] | None = None,
     ) -> Attribute:
         """k model columns that are one categorical attribute. Without `codes`, value v sets column v to 1."""
+        fed = as_names(columns, f"attribute '{name}', columns", SpaceError)
         if codes is None:
-            codes = [[float(i == j) for j in range(len(columns))] for i in range(len(columns))]
-        names = tuple(columns) if values is None else tuple(values)
+            codes = [[float(i == j) for j in range(len(fed))] for i in range(len(fed))]
+        names = fed if values is None else _listed(values, name, "values")
+        rows = [_listed(row, name, "codes") for row in _listed(codes, name, "codes")]
         return cls(
             name,
             "one-hot",
             values=names,
-            labels=None if labels is None else tuple(labels),
-            columns=tuple(columns),
-            codes=tuple(tuple(float(c) for c in row) for row in codes),
+            labels=None if labels is None else _listed(labels, name, "labels"),
+            columns=fed,
+            codes=tuple(tuple(_code(c, name) for c in row) for row in rows),
         )
 
     @property
@@ -313,9 +316,15 @@ class Space:
     """Attributes the author of the space considers sensitive: a suggestion, no property."""
 
     def __init__(self, attributes: Iterable[Attribute], *, label: str | None = None, sensitive: Iterable[str] = ()):
-        object.__setattr__(self, "attributes", tuple(attributes))
+        given = tuple(attributes) if isinstance(attributes, Iterable) else (attributes,)
+        for attribute in given:
+            if not isinstance(attribute, Attribute):
+                raise SpaceError(f"attributes: expected Attribute.real(...) and the like, found {shown(attribute)}")
+        if label is not None:
+            text(label, "label", SpaceError, "the name of a column")
+        object.__setattr__(self, "attributes", given)
         object.__setattr__(self, "label", label)
-        object.__setattr__(self, "sensitive", tuple(sensitive))
+        object.__setattr__(self, "sensitive", as_names(sensitive, "sensitive", SpaceError))
         if not self.attributes:
             raise SpaceError("the space has no attributes")
         for what, names in (
@@ -327,7 +336,7 @@ class Space:
                     raise SpaceError(f"{what} '{name}' occurs twice in the space; names must be distinct")
         for name in self.sensitive:
             if name not in self.names:
-                raise SpaceError(f"sensitive: '{name}' is not an attribute; attributes are {', '.join(self.names)}")
+                raise SpaceError(f"sensitive: {self._no_attribute(name)}")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -342,7 +351,10 @@ class Space:
         for attribute in self.attributes:
             if attribute.name == name:
                 return attribute
-        raise SpaceError(f"'{name}' is not an attribute of the space; attributes are {', '.join(self.names)}")
+        raise SpaceError(self._no_attribute(name))
+
+    def _no_attribute(self, name: object) -> str:
+        return f"'{name}' is not an attribute{did_you_mean(name, self.names)}; attributes are {', '.join(self.names)}"
 
     def __iter__(self) -> Iterator[Attribute]:
         return iter(self.attributes)
@@ -357,6 +369,8 @@ class Space:
 
     def with_attribute(self, attribute: Attribute) -> Space:
         """The same space with the attribute of that name replaced."""
+        if not isinstance(attribute, Attribute):
+            raise SpaceError(f"attribute: expected Attribute.real(...) and the like, found {shown(attribute)}")
         _ = self[attribute.name]
         changed = (attribute if a.name == attribute.name else a for a in self.attributes)
         return Space(changed, label=self.label, sensitive=self.sensitive)
@@ -364,11 +378,13 @@ class Space:
     def with_mass(self, masses: Mapping[str, Sequence[Number] | Histogram]) -> Space:
         """The same domains with other masses: a Histogram for numeric attributes, weights for finite ones."""
         space = self
-        for name, mass in masses.items():
+        for name, mass in by_name(masses, "masses", SpaceError).items():
             attribute = space[name]
             if isinstance(mass, Histogram):
                 changed = replace(attribute, histogram=mass)
             else:
+                if not isinstance(mass, Iterable):
+                    raise SpaceError(f"attribute '{name}', mass: expected weights or a Histogram, found {shown(mass)}")
                 exact = tuple(fraction(w, SpaceError, f"attribute '{name}', mass") for w in mass)
                 changed = replace(attribute, weights=exact)
             space = space.with_attribute(changed)
@@ -408,10 +424,11 @@ class Space:
     @classmethod
     def load(cls, path: str | Path) -> Space:
         """Read a space from a JSON file."""
+        path = file_path(path, "space", SpaceError)
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            content = path.read_text(encoding="utf-8")
             # Numbers stay text until `fraction` reads them: 0.1 must not become the nearest double first.
-            node = json.loads(text, parse_float=_DecimalText, parse_constant=_refuse_constant)
+            node = json.loads(content, parse_float=_DecimalText, parse_int=_integer, parse_constant=_refuse_constant)
         except FileNotFoundError:
             raise SpaceError(f"{path}: no such file") from None
         except OSError as error:
@@ -440,8 +457,25 @@ class Space:
         return infer_space(frame, **options)
 
 
+def read_space(space: object) -> Space:
+    """The space that an argument means: itself, what it was inferred with, the path of its file, or its JSON object."""
+    found = getattr(space, "space", space)  # an Inference, a Population
+    if isinstance(found, Space):
+        return found
+    if isinstance(space, (str, Path)):
+        return Space.load(space)
+    if isinstance(space, Mapping):
+        return Space.from_json(space)
+    raise SpaceError(f"space: expected a Space, an Inference, a path or a JSON object, found {shown(space)}")
+
+
 class _DecimalText(str):
     """A JSON number that is not an integer, kept as its text."""
+
+
+def _integer(text: str) -> int | _DecimalText:
+    """An integer; one with too many digits stays text, so that `fraction` refuses it with its place."""
+    return int(text) if len(text) <= MAX_LENGTH else _DecimalText(text)
 
 
 def _refuse_constant(name: str) -> Any:
@@ -460,6 +494,16 @@ def _list(node: Mapping[str, Any], key: str, where: str) -> list[Any] | None:
     if value is not None and (isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Sequence)):
         raise SpaceError(f"{where}.{key}: expected a list, found {shown(value)}")
     return None if value is None else list(value)
+
+
+def _listed(values: object, name: object, what: str) -> tuple[Any, ...]:
+    if not isinstance(values, Iterable):
+        raise SpaceError(f"attribute {name!r}, {what}: expected a list, found {shown(values)}")
+    return tuple(values)
+
+
+def _code(code: Any, name: object) -> float:
+    return float(fraction(code, SpaceError, f"attribute {name!r}, codes"))
 
 
 def _codes(
@@ -493,6 +537,7 @@ def _missing_share(name: str, missing: Number | bool | None, n_values: int | Non
 
 
 def _check_attribute(a: Attribute) -> None:
+    text(a.name, "attribute", SpaceError, "its name first")
     where = f"attribute '{a.name}'"
     if a.kind not in KINDS:
         raise SpaceError(f"{where}, kind: expected one of {', '.join(KINDS)}, found {shown(a.kind)}")

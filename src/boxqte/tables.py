@@ -5,11 +5,16 @@ Files are only ever parsed: nothing in a table is executed, imported or unpickle
 
 from __future__ import annotations
 
+import bz2
 import csv
+import gzip
 import io
+import lzma
 import math
+import zipfile
+import zlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -17,7 +22,7 @@ from fractions import Fraction
 from functools import cached_property
 from numbers import Rational
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import narwhals.stable.v1 as nw
 import numpy as np
@@ -30,6 +35,12 @@ Storage = Literal["bool", "text", "integer", "float", "category", "one-hot"]
 
 # What an empty cell looks like in a CSV file. 'None' is not among them: it is a category in many tables.
 MISSING_TEXTS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "<NA>")
+MAX_UNPACKED = 1 << 30  # bytes: a few kilobytes may unpack to what fills the memory
+PACKED: dict[bytes, Callable[[IO[bytes]], Any]] = {
+    b"\x1f\x8b": lambda stream: gzip.GzipFile(fileobj=stream),
+    b"BZh": bz2.BZ2File,
+    b"\xfd7zXZ\x00": lzma.LZMAFile,
+}
 SEPARATORS = (",", ";", "\t")
 
 
@@ -67,13 +78,11 @@ def exact_number(value: Any, where: str) -> Fraction:
     """The rational that a number in a table stands for: a float for its shortest decimal, the others for themselves."""
     if isinstance(value, bool):
         return Fraction(int(value))
-    if isinstance(value, Decimal) and value.is_finite():
-        return Fraction(value)
     return fraction(value, SpaceError, where)
 
 
 def read_table(path: str | Path, *, separator: str | None = None, encoding: str = "utf-8") -> pd.DataFrame:
-    """Read a CSV or Parquet file, or say in one line why not.
+    """Read a CSV or Parquet file, also a compressed one (gzip, bzip2, xz, zip), or say in one line why not.
 
     A CSV file has a header row with distinct names, and as many fields in every row. Empty fields and the texts NA,
     N/A, NaN, nan, null, NULL and <NA> are missing values. Decimal numbers become the nearest double, whose shortest
@@ -82,7 +91,8 @@ def read_table(path: str | Path, *, separator: str | None = None, encoding: str 
     Parameters
     ----------
     path
-        The file. Parquet is recognised by its content and needs pyarrow.
+        The file. Parquet and compression are recognised by the content. Parquet needs pyarrow; a zip file holds one table.
+        What is unpacked may have 1 GiB at most.
     separator
         What lies between two fields; by default the first of comma, semicolon and tab that the header contains.
     encoding
@@ -105,6 +115,7 @@ def read_table(path: str | Path, *, separator: str | None = None, encoding: str 
         raise SpaceError(f"{path}: no such file") from None
     except (OSError, ValueError) as error:
         raise SpaceError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    data = unpacked(path, data)
     if not data.strip():
         raise SpaceError(f"{path}: the file is empty")
     if data.startswith(b"PAR1"):
@@ -227,7 +238,7 @@ def _object_column(name: str, values: list[Any], dtype: str) -> Column:
     if family != "number":
         return Column(name, "bool" if family == "bool" else "text", values)
     # Decimals and fractions of one column must be comparable.
-    values = [Fraction(v) if isinstance(v, Decimal) and v.is_finite() else v for v in values]
+    values = [exact_number(v, f"column '{name}'") if isinstance(v, Decimal) and v.is_finite() else v for v in values]
     whole = all(isinstance(v, int) for v in values if v is not None)
     return _checked(Column(name, "integer" if whole else "float", values))
 
@@ -301,6 +312,43 @@ def _unsupported(name: str, dtype: str) -> SpaceError:
     )
 
 
+def unpacked(path: Path, data: bytes) -> bytes:
+    """The content of a compressed file, which is read no further than MAX_UNPACKED; other files as they are."""
+    try:
+        if data.startswith(b"PK\x03\x04"):
+            with zipfile.ZipFile(io.BytesIO(data)) as archive:
+                inside = [entry for entry in archive.infolist() if not entry.is_dir()]
+                if len(inside) != 1:
+                    raise SpaceError(f"{path}: a zip file with {len(inside)} files in it; expected one table")
+                with archive.open(inside[0]) as stream:
+                    return _bounded(path, stream)
+        for magic, opened in PACKED.items():
+            if data.startswith(magic):
+                with opened(io.BytesIO(data)) as stream:
+                    return _bounded(path, stream)
+    except (
+        OSError,
+        EOFError,
+        zlib.error,
+        lzma.LZMAError,
+        zipfile.BadZipFile,
+        RuntimeError,
+        NotImplementedError,
+    ) as error:
+        raise SpaceError(f"{path}: a compressed file that cannot be unpacked: {_one_line(error)}") from None
+    return data
+
+
+def _bounded(path: Path, stream: IO[bytes]) -> bytes:
+    content = stream.read(MAX_UNPACKED + 1)
+    if len(content) > MAX_UNPACKED:
+        raise SpaceError(
+            f"{path}: has more than {MAX_UNPACKED:,} bytes when it is unpacked, which is the most that is read; unpack it "
+            "yourself, or take some of its rows"
+        )
+    return content
+
+
 def _read_parquet(path: Path, data: bytes) -> pd.DataFrame:
     try:
         from pyarrow import parquet  # type: ignore[import-untyped]
@@ -323,8 +371,7 @@ def _decoded(path: Path, data: bytes, encoding: str) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise SpaceError(
-            f"{path}, line {line}: byte 0x{data[error.start]:02x} is not {error.encoding}; "
-            "save the file as UTF-8 or give its encoding"
+            f"{path}, line {line}: byte 0x{data[error.start]:02x} is not {error.encoding}; save the file as UTF-8"
         ) from None
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1

@@ -7,8 +7,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from boxqte.checks import did_you_mean
 from boxqte.errors import BoxQTEError
-from boxqte.exact import shown
+from boxqte.exact import ACCEPTED, oversized_in, shown
 
 
 def read_toml(path: str | Path, error: type[BoxQTEError]) -> dict[str, Any]:
@@ -16,13 +17,22 @@ def read_toml(path: str | Path, error: type[BoxQTEError]) -> dict[str, Any]:
     import tomllib  # here, since most commands read no such file
 
     try:
-        text = Path(path).read_bytes()
+        content = Path(path).read_bytes()
     except OSError as cause:
         raise error(f"{path}: {cause.strerror or cause}") from None
+
+    def decimal(digits: str) -> Decimal:
+        try:
+            return Decimal(digits)
+        except ArithmeticError:  # an exponent beyond those of Decimal itself
+            raise error(f"{path}: expected numbers {ACCEPTED}, found {shown(digits)}") from None
+
+    text = ""
     try:
-        return tomllib.loads(text.decode("utf-8"), parse_float=Decimal)
+        text = content.decode("utf-8")
+        return tomllib.loads(text, parse_float=decimal)
     except (ValueError, RecursionError) as cause:  # bad TOML, bad UTF-8, or nested without end
-        raise error(f"{path}: not a TOML file: {cause}") from None
+        raise error(f"{path}: {oversized_in(text) or f'not a TOML file: {cause}'}") from None
 
 
 def known_fields(table: Mapping[str, Any], accepted: Iterable[str], where: str, error: type[BoxQTEError]) -> None:
@@ -30,7 +40,7 @@ def known_fields(table: Mapping[str, Any], accepted: Iterable[str], where: str, 
     names = list(accepted)
     for key in table:
         if key not in names:
-            raise error(f"{where}: unknown field '{key}'; fields are {', '.join(names)}")
+            raise error(f"{where}: unknown field '{key}'{did_you_mean(key, names)}; fields are {', '.join(names)}")
 
 
 def a_table(value: Any, where: str, error: type[BoxQTEError]) -> dict[str, Any]:

@@ -8,7 +8,6 @@ until a box with a counterexample is closed or none is left.
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,33 +19,30 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.cellvalues import FloatArray, GridValues
+from boxqte.checks import random_numbers, seconds, worker_count
 from boxqte.engines import Limits, Watch
 from boxqte.errors import EngineError
+from boxqte.existence import CANDIDATES, FINISH_LIMIT, Finder, UntilFound, counterexample_cells
 from boxqte.grid import Grid, build_grid
 from boxqte.importers import ImportedModel, load_model
 from boxqte.origin import Origin
 from boxqte.policy import Verdict
 from boxqte.properties import Property
-from boxqte.quantification import read_space
 from boxqte.regions import UNFAIR, Boxes, RegionStore
-from boxqte.result import Decided, Status
+from boxqte.result import Status
 from boxqte.sampling import drawn_cells, witness_values
-from boxqte.space import Space
+from boxqte.space import Space, read_space
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from boxqte.engines.box.driver import BoxArray, Closed
     from boxqte.engines.box.problem import Problem
     from boxqte.engines.point import PointDecider
 
 TRIES = (64, 256, 1024, 4096)
 STEPS = 2_000_000  # the most work on one tried point, in steps of some nanoseconds
-EXHAUSTIVE_CELLS = 4_000_000
-CANDIDATES = 32
 NEAR_SAMPLES = 2000
 NEAR_ROWS = 400
-FINISH_LIMIT = 8000
 
 Points = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]
 
@@ -143,11 +139,11 @@ def verify(
 
     started = time.perf_counter()
     imported = load_model(model, allow_pickle=allow_pickle)
-    threads = workers or len(os.sched_getaffinity(0))
+    threads, limit, rng = worker_count(workers), seconds(time_limit), random_numbers(random_state)
     grid = build_grid(imported.ensemble, read_space(space), property)
     search = _Search(
         imported, grid, every_cell(grid), PointDecider(grid), GridValues(grid), threads, started,
-        math.inf if time_limit is None else time_limit, np.random.default_rng(random_state),
+        math.inf if limit is None else limit, rng,
     )  # fmt: skip
     if near is not None:
         return search.near(near)
@@ -164,49 +160,6 @@ def every_cell(grid: Grid) -> Grid:
             masses[base] += refined
         axes.append(replace(axis, masses=tuple(masses), refined_masses=(refined,) * len(axis.refined)))
     return replace(grid, axes=tuple(axes))
-
-
-class _Finder:
-    """An observer that keeps the first boxes with a counterexample; masses of 0 are checked by ranks."""
-
-    def __init__(self) -> None:
-        self.found: list[Boxes] = []
-        self.unsure = False
-        self._drawer: Any = None
-
-    def begin(self, problem: Problem, roots: BoxArray) -> None:
-        self.problem = problem
-
-    def closed(self, parts: Closed) -> None:
-        from boxqte.engines.box.draw_worker import NONE, SOME, Drawer
-        from boxqte.engines.box.driver import COUNTED
-
-        if self.found:
-            return
-        hit = parts.masses[:, UNFAIR] > 0
-        silent = np.flatnonzero(~hit & (parts.how == COUNTED))
-        if not hit.any() and len(silent):
-            if self._drawer is None:
-                self._drawer = Drawer(self.problem, finish_limit=FINISH_LIMIT)
-            there = self._drawer.exists(parts.boxes[silent])
-            hit[silent[there == SOME]] = True
-            self.unsure |= bool(((there != SOME) & (there != NONE)).any())
-        at = np.flatnonzero(hit)[:CANDIDATES]
-        if len(at):
-            masses = np.maximum(parts.masses[at], [0, 1e-300, 0])
-            self.found.append(Boxes(parts.boxes[at], masses, parts.how[at] == COUNTED))
-
-
-class _UntilFound(Watch):
-    """A clock that stops the search once the finder has something."""
-
-    def __init__(self, limits: Limits, finder: _Finder):
-        super().__init__(limits)
-        self.finder = finder
-
-    def report(self, decided: Decided, **counts: Any) -> Status | None:
-        reason = super().report(decided, **counts)
-        return Status.GAP if self.finder.found else reason
 
 
 @dataclass
@@ -265,9 +218,9 @@ class _Search:
     # --- searching everything ---
 
     def _exchange(self) -> Verification:
-        finder = _Finder()
+        finder = Finder()
         limits = Limits(time_limit=None if math.isinf(self.left) else self.left, workers=self.workers)
-        status = self._run(limits, _UntilFound(limits, finder), [finder])
+        status = self._run(limits, UntilFound(limits, finder), [finder])
         if finder.found:
             try:
                 pairs = self._from_boxes(finder.problem, finder.found[0])
@@ -301,19 +254,11 @@ class _Search:
 
     def _with_tolerance(self) -> Verification:
         """Sums of masses with epsilon > 0 carry rounding: they can find a counterexample, they cannot prove there is none."""
-        if max(self.grid.n_cells(), self.grid.n_refined()) <= EXHAUSTIVE_CELLS:
-            from boxqte.engines.exhaustive import dense_margins, verdicts, without_idle_axes
-
-            small = without_idle_axes(self.even)
-            at = np.argwhere(verdicts(small, dense_margins(small))[1])
-            if not len(at):
+        cells = counterexample_cells(self.even)
+        if cells is not None:
+            if not len(cells):
                 return self._answer(Verdict.HOLDS, "every cell was tried")
-            names = [axis.attribute.name for axis in small.axes]
-            cells = np.zeros((min(len(at), CANDIDATES), len(self.grid.axes)), np.int64)
-            for a, axis in enumerate(self.grid.axes):
-                if axis.attribute.name in names:
-                    cells[:, a] = at[: len(cells), names.index(axis.attribute.name)]
-            found = self._counterexamples(cells)
+            found = self._counterexamples(cells[:CANDIDATES])
             if found is not None:
                 return self._violated(*found, "every cell was tried")
         from boxqte.engines.box.problem import Problem
@@ -391,6 +336,8 @@ class _Search:
 
     def _brought_nearer(self, cells: npt.NDArray[np.int64], data: list[FloatArray]) -> Any:
         """Counterexamples from anywhere: attribute by attribute takes the value of the nearest row while it stays one."""
+        from boxqte.engines.point import UNFAIR as COUNTEREXAMPLE
+
         points = np.concatenate([self._points(self.grid, NEAR_SAMPLES), self._points(self.even, NEAR_SAMPLES)])
         found = self._counterexamples(points)
         if found is None:
@@ -403,7 +350,7 @@ class _Search:
                 trial = own.copy()
                 trial[:, a] = cells[row, a]
                 verdicts = self.decider.decide(trial, budget=STEPS, workers=self.workers)
-                own = np.where((verdicts.verdict == 2)[:, None], trial, own)
+                own = np.where((verdicts.verdict == COUNTEREXAMPLE)[:, None], trial, own)
         found = self._counterexamples(own)
         assert found is not None
         own, witness = found

@@ -51,7 +51,8 @@ void bind_exchange(nb::module_& m) {
               nb::gil_scoped_release released;
               reply = self.work(boxes.data(), {masses.data(), masses.size()}, budget, depth_first);
             }
-            const std::size_t n_open = reply.cost.size(), n_points = reply.points.mass.size(), n_closed = reply.how.size();
+            const std::size_t n_open = reply.cost.size(), n_points = reply.points.mass.size(),
+                              n_closed = reply.how.size();
             nb::dict out;
             out["decided"] = std::make_tuple(reply.decided.of(Kind::fair), reply.decided.of(Kind::unfair),
                                              reply.decided.of(Kind::low), reply.decided.of(Kind::ambiguous));

@@ -27,15 +27,18 @@ void bind_problem(nb::module_& m) {
              Array<const std::int32_t, 2> base_cell, Array<const std::int32_t, 2> near_lo,
              Array<const std::int32_t, 2> near_hi, Array<const double, 2> refined_mass,
              Array<const std::int32_t, 1> root, Array<const std::int32_t, 1> cut, Array<const std::int32_t, 1> yes,
-             Array<const std::int32_t, 1> no, Array<const std::int64_t, 1> value,
-             Array<const std::uint64_t, 1> residue, std::int64_t base, std::uint64_t base_residue,
-             Array<const std::int64_t, 1> thresholds, Array<const std::uint64_t, 1> threshold_residues, bool simple,
-             std::int64_t band, std::int64_t fuzz, bool merges, bool points_matter,
-             Array<const std::int32_t, 1> combination_axes, Array<const std::int32_t, 2> combination_cells,
-             Array<const double, 1> combination_mass) {
+             Array<const std::int32_t, 1> no, Array<const std::int64_t, 1> value, Array<const std::uint64_t, 1> residue,
+             std::int64_t base, std::uint64_t base_residue, Array<const std::int64_t, 1> thresholds,
+             Array<const std::uint64_t, 1> threshold_residues, bool simple, std::int64_t band, std::int64_t fuzz,
+             bool merges, bool points_matter, Array<const std::int32_t, 1> combination_axes,
+             Array<const std::int32_t, 2> combination_cells, Array<const double, 1> combination_mass) {
             Problem p;
-            p.cuts = {to_vector(cut_axis), to_vector(cut_start),  to_vector(cut_prefix),
-                      to_vector(cut_mask), to_vector(implied_at), to_vector(implied),
+            p.cuts = {to_vector(cut_axis),
+                      to_vector(cut_start),
+                      to_vector(cut_prefix),
+                      to_vector(cut_mask),
+                      to_vector(implied_at),
+                      to_vector(implied),
                       static_cast<int>(cut_mask.shape(1))};
             p.axes.n_cells = to_vector(n_cells);
             p.axes.chain.assign(chain.data(), chain.data() + chain.size());

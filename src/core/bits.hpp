@@ -16,6 +16,9 @@ inline int words_for(int n_bits) { return n_bits <= word_bits ? 1 : (n_bits + wo
 /// The index of the lowest bit that is set; the word must not be 0.
 inline int first_bit(Word word) { return std::countr_zero(word); }
 
+/// The index of the highest bit that is set; the word must not be 0.
+inline int last_bit(Word word) { return word_bits - 1 - std::countl_zero(word); }
+
 /// The lowest n bits, 1 <= n <= 64.
 inline Word low_bits(int n) { return ~Word{0} >> (word_bits - n); }
 

@@ -40,7 +40,9 @@ class Parts {
   /// The cuts that some tree tests. An axis belongs to one part, so its active cuts are that part's.
   const Word* active() const { return active_.data(); }
   bool holds(int axis) const { return has_bit(all_axes_.data(), axis); }
-  std::size_t bytes() const { return (axes_.capacity() + active_.capacity()) * sizeof(Word) + parts_.capacity() * sizeof(Part); }
+  std::size_t bytes() const {
+    return (axes_.capacity() + active_.capacity()) * sizeof(Word) + parts_.capacity() * sizeof(Part);
+  }
 
  private:
   struct Part {

@@ -344,8 +344,7 @@ bool Drawer::draw(const Word* box, std::span<const std::int64_t> rows, std::int3
   if (!prepare(box)) return false;
   const double total = weigh();
   if (!(total > 0.0)) return false;
-  for (const std::int64_t row : rows)
-    draw_one(total, cells + row * problem_.axes.size(), combinations + 2 * row);
+  for (const std::int64_t row : rows) draw_one(total, cells + row * problem_.axes.size(), combinations + 2 * row);
   return true;
 }
 

@@ -75,10 +75,10 @@ class Drawer {
   std::vector<Layout> layouts_;       ///< part -> its grid
   Layout rows_;
   Sums a_, b_;
-  std::vector<std::int32_t> b_entry_;  ///< rank in B -> entry
-  std::vector<std::int64_t> b_key_;    ///< B's values in order
-  std::vector<double> prefix_;         ///< rank -> mass of B below
-  std::vector<double> cell_mass_;      ///< cell of the vector part
+  std::vector<std::int32_t> b_entry_;               ///< rank in B -> entry
+  std::vector<std::int64_t> b_key_;                 ///< B's values in order
+  std::vector<double> prefix_;                      ///< rank -> mass of B below
+  std::vector<double> cell_mass_;                   ///< cell of the vector part
   std::vector<std::vector<std::int64_t>> margins_;  ///< class x cell
   std::vector<std::int64_t> least_, most_;          ///< cell -> over the classes
   std::vector<double> behind_;                      ///< running sums of the counterexample mass over (entry of A, cell)

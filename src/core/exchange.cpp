@@ -33,8 +33,8 @@ ExchangeWorker::ExchangeWorker(const Problem& problem, const ExchangeOptions& op
 void ExchangeWorker::forget_trees() { trees_ = std::make_unique<Trees>(problem_, options_.memory / 2, finish_limit_); }
 
 void ExchangeWorker::check_boxes(std::size_t n, std::size_t n_axes, std::size_t words, std::size_t n_masses) const {
-  if (n_axes != static_cast<std::size_t>(problem_.axes.size()) || words != static_cast<std::size_t>(problem_.cuts.words) ||
-      n != n_masses)
+  if (n_axes != static_cast<std::size_t>(problem_.axes.size()) ||
+      words != static_cast<std::size_t>(problem_.cuts.words) || n != n_masses)
     throw std::invalid_argument("boxes: expected box x axis x word, and one mass a box");
 }
 

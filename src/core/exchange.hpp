@@ -102,7 +102,10 @@ class ExchangeWorker {
   // All that refers to residual trees, rebuilt when they take too much memory.
   struct Trees {
     Trees(const Problem& problem, std::size_t memory, double finish_limit)
-        : nodes(problem), parts(problem, nodes.trees()), finisher(problem, nodes.trees(), memory), chooser(nodes),
+        : nodes(problem),
+          parts(problem, nodes.trees()),
+          finisher(problem, nodes.trees(), memory),
+          chooser(nodes),
           encloser(nodes, finisher, finish_limit) {}
     Nodes nodes;
     Parts parts;

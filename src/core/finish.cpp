@@ -375,9 +375,9 @@ Finisher::Count Finisher::count_confident(const Node& node, const Values& a, con
         cell_low += mass * (b.prefix(below_pos) - b.prefix(in_neg));
         if (some_neg > below_pos) cell_unfair += mass * (b.prefix(some_neg) - b.prefix(below_pos));
         if (in_neg > no_pos) cell_unfair += mass * (b.prefix(in_neg) - b.prefix(no_pos));
-        count.near += w * mass * a.mass(i) * (edge + b.near(below_pos, pos_edge, t.band) + b.near(in_neg, neg_edge, t.band));
-        if (t.fuzz > 0)
-          count.fuzzy |= b.near(below_pos, pos_edge, t.fuzz) + b.near(in_neg, neg_edge, t.fuzz) > 0.0;
+        count.near +=
+            w * mass * a.mass(i) * (edge + b.near(below_pos, pos_edge, t.band) + b.near(in_neg, neg_edge, t.band));
+        if (t.fuzz > 0) count.fuzzy |= b.near(below_pos, pos_edge, t.fuzz) + b.near(in_neg, neg_edge, t.fuzz) > 0.0;
       }
       unfair += w * cell_unfair;
       low += w * cell_low;

@@ -90,7 +90,8 @@ class Finisher {
 
   void lay_out_vector(const Node& node, const Parts& parts);
   void row_extremes(const Node& node, const Interval* add);
-  void open_cells(const Node& node, const Parts& parts, const Values& a, const Values& b, std::int64_t reach, bool every);
+  void open_cells(const Node& node, const Parts& parts, const Values& a, const Values& b, std::int64_t reach,
+                  bool every);
   void vector_margins(const Node& node, const Parts& parts);
   template <class Visit>
   void each_class(const Node& node, Visit visit);
@@ -99,7 +100,8 @@ class Finisher {
   Count compare_cells(const Values& a, const Values& b);
   Count compare_entries(const Values& a, const Values& b);
   double certain_signs(const Node& node, const Parts& parts, Values& a, Values& b, const std::vector<Interval>& add);
-  Certain certain_confident(const Node& node, const Parts& parts, Values& a, Values& b, const std::vector<Interval>& slack);
+  Certain certain_confident(const Node& node, const Parts& parts, Values& a, Values& b,
+                            const std::vector<Interval>& slack);
   Count count_confident(const Node& node, const Values& a, const Values& b);
   double outside(const Node& node, const Parts& parts) const;
 
@@ -120,9 +122,9 @@ class Finisher {
 
   int n_cells_ = 0;  ///< cells of the vector part that are still to be counted
   std::vector<double> cell_mass_;
-  std::vector<std::int64_t> least_, most_;              ///< cell -> smallest and largest margin over the classes
-  std::vector<std::int64_t> row_least_, row_most_;      ///< the same of the rows alone, over their own axes
-  std::vector<std::vector<std::int64_t>> margins_;      ///< class x cell, where every class counts on its own
+  std::vector<std::int64_t> least_, most_;          ///< cell -> smallest and largest margin over the classes
+  std::vector<std::int64_t> row_least_, row_most_;  ///< the same of the rows alone, over their own axes
+  std::vector<std::vector<std::int64_t>> margins_;  ///< class x cell, where every class counts on its own
   std::vector<std::int64_t> values_;
   std::vector<double> masses_;
 };

@@ -19,7 +19,7 @@ struct Node {
   std::vector<TreeId> rows;  ///< row x class: a sensitive-dependent tree, restricted to each class
   int n_rows = 0;
   int n_classes = 0;
-  int width = 0;  ///< classes that a row has room for
+  int width = 0;                       ///< classes that a row has room for
   std::vector<std::int64_t> offset;    ///< class -> the constant part of its margin
   std::vector<std::uint64_t> residue;  ///< class -> the exact constant modulo 2**64
   std::vector<double> class_mass;

@@ -39,8 +39,9 @@ void Problem::check() const {
                   axes.near_hi[at] < axes.n_cells[a],
               "reach of a refined cell");
     }
-  require(cuts.start.size() == static_cast<std::size_t>(n_axes) + 1 && cuts.start[0] == 0 && cuts.start[n_axes] == n_cuts,
-          "first cuts");
+  require(
+      cuts.start.size() == static_cast<std::size_t>(n_axes) + 1 && cuts.start[0] == 0 && cuts.start[n_axes] == n_cuts,
+      "first cuts");
   require_within(cuts.axis, 0, n_axes, "axis of a cut");
   for (int k = 0; k < n_cuts; ++k)
     require(cuts.start[cuts.axis[k]] <= k && k < cuts.start[cuts.axis[k] + 1], "cuts are not sorted by axis");
@@ -48,8 +49,7 @@ void Problem::check() const {
   require(cuts.mask.size() == cuts.axis.size() * static_cast<std::size_t>(cuts.words), "masks");
   for (int k = 0; k < n_cuts; ++k) {
     const std::int64_t width = cuts.start[cuts.axis[k] + 1] - cuts.start[cuts.axis[k]];
-    require(cuts.implied_at[k] >= 0 &&
-                cuts.implied_at[k] + 2 * width <= static_cast<std::int64_t>(cuts.implied.size()),
+    require(cuts.implied_at[k] >= 0 && cuts.implied_at[k] + 2 * width <= static_cast<std::int64_t>(cuts.implied.size()),
             "implied cuts");
   }
   require(trees.yes.size() == trees.cut.size() && trees.no.size() == trees.cut.size() &&

@@ -43,15 +43,16 @@ struct Cuts {
 /// The axes that some tree cuts.
 struct Axes {
   std::vector<std::int32_t> n_cells;
-  std::vector<std::uint8_t> chain;  ///< every cut of the axis is a prefix of its cells: one restriction settles all others
+  std::vector<std::uint8_t> chain;  ///< every cut is a prefix of the axis' cells: one restriction settles all others
   std::vector<Role> role;
-  int longest = 1;                     ///< cells of the longest axis
-  std::vector<double> mass;            ///< axis x cell
-  std::vector<std::uint8_t> single;    ///< axis x cell: whether the cell is one point
+  int longest = 1;                      ///< cells of the longest axis
+  std::vector<double> mass;             ///< axis x cell
+  std::vector<std::uint8_t> single;     ///< axis x cell: whether the cell is one point
   std::vector<std::int32_t> n_refined;  ///< refined cells: what x may be in (semantics.md, 'cells')
   int most_refined = 1;
-  std::vector<std::int32_t> base, near_lo, near_hi;  ///< axis x refined cell: own base cell, range of base cells in reach
-  std::vector<double> refined_mass;                  ///< axis x refined cell
+  std::vector<std::int32_t> base, near_lo,
+      near_hi;                       ///< axis x refined cell: own base cell, range of base cells in reach
+  std::vector<double> refined_mass;  ///< axis x refined cell
 
   int size() const { return static_cast<int>(n_cells.size()); }
   const double* mass_of(int axis) const { return mass.data() + static_cast<std::ptrdiff_t>(axis) * longest; }
@@ -73,9 +74,9 @@ struct Trees {
 struct Thresholds {
   std::int64_t pos = 0, neg = 0, conf_pos = 0, conf_neg = 0;
   std::uint64_t pos_residue = 0, neg_residue = 0, conf_pos_residue = 0, conf_neg_residue = 0;  ///< exact, modulo 2**64
-  bool simple = true;      ///< kappa <= 1/2 and every input has a class: signs are all that matters
-  std::int64_t band = 0;   ///< the library's rounding error
-  std::int64_t fuzz = 0;   ///< our own, where values were rounded to fit 64 bits; 0 almost always
+  bool simple = true;     ///< kappa <= 1/2 and every input has a class: signs are all that matters
+  std::int64_t band = 0;  ///< the library's rounding error
+  std::int64_t fuzz = 0;  ///< our own, where values were rounded to fit 64 bits; 0 almost always
 };
 
 /// A combination of sensitive cells: one cell for every sensitive axis.
@@ -94,7 +95,8 @@ struct Problem {
   Thresholds thresholds;
   Combinations combinations;  ///< empty where some axis moves: there S stays an axis
   bool merges = true;         ///< equal values and equal residues prove that two exact sums are equal
-  bool points_matter = false;  ///< x' may be forced out of x's own combination: no idle sensitive attribute offers a value
+  bool points_matter =
+      false;  ///< x' may be forced out of x's own combination: no idle sensitive attribute offers a value
 
   /// Throws std::invalid_argument unless all arrays fit each other: nothing behind this line checks an index again.
   void check() const;

@@ -5,15 +5,16 @@
 namespace boxqte {
 
 namespace {
-constexpr int least_tile = 24;    // a tile that is shorter is not worth a loop
-constexpr int most_places = 63;   // axes that a word can tell apart
+constexpr int least_tile = 24;   // a tile that is shorter is not worth a loop
+constexpr int most_places = 63;  // axes that a word can tell apart
 }  // namespace
 
 void Sheets::begin(const Layout& layout) {
   layout_ = &layout;
   n_ = 0;
   n_outer_axes_ = layout.n;
-  for (tile_ = 1; n_outer_axes_ > 0 && (tile_ < least_tile || n_outer_axes_ > most_places);) tile_ *= layout.size[--n_outer_axes_];
+  for (tile_ = 1; n_outer_axes_ > 0 && (tile_ < least_tile || n_outer_axes_ > most_places);)
+    tile_ *= layout.size[--n_outer_axes_];
   outer_ = layout.cells / tile_;
 }
 
@@ -38,7 +39,8 @@ Sheets::Sheet& Sheets::sheet(std::uint64_t axes) {
   made.table.assign(own.cells, 0);
   made.row.assign(outer_, 0);
   int n = 1;
-  for (int i = 0; i < n_outer_axes_; ++i) {  // grown axis by axis, from the end, so that entries are read before they change
+  for (int i = 0; i < n_outer_axes_;
+       ++i) {  // grown axis by axis, from the end, so that entries are read before they change
     const int size = layout_->size[i];
     const bool inside = axes >> i & 1;
     for (int cell = n - 1; cell >= 0; --cell) {

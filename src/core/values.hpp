@@ -63,7 +63,7 @@ class Values {
   int n_ = 0;
   bool sorted_ = false;
   std::int64_t least_ = 0, most_ = 0;
-  std::vector<std::int64_t> key_;     ///< [-far, values..., far]
+  std::vector<std::int64_t> key_;  ///< [-far, values..., far]
   std::vector<double> mass_;
   std::vector<double> prefix_;        ///< entry i: the mass of the first i
   std::vector<std::int32_t> bucket_;  ///< entry k + 1: the rank at the lower end of bucket k

@@ -8,11 +8,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-import sys
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from boxqte._core._baseline import *  # noqa: F403
 
 SETS = ("avx512", "avx2", "baseline")  # best first
 
@@ -21,14 +16,16 @@ def _choose() -> str:
     """The best instruction set that was built and that this processor has."""
     built = [name for name in SETS if importlib.util.find_spec(f"boxqte._core._{name}") is not None]
     wanted = os.environ.get("BOXQTE_CORE")
+    if not built:
+        raise ImportError("boxqte: the C++ core was not built; install the package with pip, or run make")
     if wanted is not None:
         if wanted not in built:
             raise ImportError(f"BOXQTE_CORE: '{wanted}' is not among the cores that were built: {', '.join(built)}")
+        if not _has(wanted):
+            raise ImportError(f"BOXQTE_CORE: this processor does not run '{wanted}'")
         return wanted
-    if not built:
-        raise ImportError("boxqte: the C++ core was not built; install the package with pip, or run make")
     for name in built:
-        if name == "baseline" or _has(name):
+        if _has(name):
             return name
     raise ImportError(f"boxqte: this processor runs none of the cores that were built: {', '.join(built)}")
 
@@ -41,6 +38,5 @@ def _has(name: str) -> bool:
 
 
 INSTRUCTION_SET = _choose()
-_module = importlib.import_module(f"boxqte._core._{INSTRUCTION_SET}")
-globals().update({name: value for name, value in vars(_module).items() if not name.startswith("_")})
-sys.modules[f"{__name__}._module"] = _module
+chosen = importlib.import_module(f"boxqte._core._{INSTRUCTION_SET}")
+globals().update({name: value for name, value in vars(chosen).items() if not name.startswith("_")})

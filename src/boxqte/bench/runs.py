@@ -13,7 +13,6 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -131,7 +130,7 @@ def measure(job: Job, data_dir: str | None = None) -> Row:
 
 
 def load_kernels(job: Job) -> float:
-    """Load the box engine's compiled kernels with a tiny question of the same kind; the seconds it took.
+    """Load the box engine with a tiny question of the same kind; the seconds it took.
 
     A process pays this once, however many questions it asks, so it is a figure of its own.
     """
@@ -252,26 +251,6 @@ def machine() -> dict[str, Any]:
         pass
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {"processor": model, "cores": cores, "python": platform.python_version(), "system": platform.system()}
-
-
-def warm_up(jobs: list[Job], say: Callable[[str], None]) -> None:
-    """Compile what the jobs need before anything is timed; once a machine."""
-    commands = []
-    if any(job.engine == "box" for job in jobs):
-        from boxqte.engines.box import jit, window
-
-        if jit.needs_compiling(window.__file__):
-            commands.append(["-m", "boxqte.engines.box"])
-    if any(job.sample for job in jobs):
-        commands.append(["-c", "from boxqte.bench.testing import load_sampling; load_sampling()"])
-    for command in commands:
-        say("loading or compiling kernels first, which no row is charged for ...")
-        subprocess.run(
-            [sys.executable, *command],
-            check=True,
-            stdout=subprocess.DEVNULL,
-            env=os.environ | {"PYTHONPATH": _python_path()},
-        )
 
 
 def main() -> int:

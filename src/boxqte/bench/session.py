@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from boxqte.bench.records import Records, Row
-from boxqte.bench.runs import Job, run_fresh, warm_up
+from boxqte.bench.runs import Job, run_fresh
 from boxqte.bench.tables import gap_text, seconds_text
 
 Say = Callable[[str], None]
@@ -43,8 +43,6 @@ def run_jobs(
     left = [job for job in jobs if again or not finished(records.get(job.key))]
     if len(left) < len(jobs):
         say(f"{len(jobs) - len(left)} of {len(jobs)} rows are done already ({records.path}); --again runs them anew")
-    if left:
-        warm_up(left, say)
     started = time.monotonic()
     for at, job in enumerate(left):
         say(f"row {at + 1} of {len(left)}: {job.configuration.name}, {job.method}, {job.size}, limit {job.time_limit:g} s"

@@ -44,7 +44,7 @@ def sample_row(result: Quantification, job: Job, model: Any, data: DataSet) -> R
 
 
 def load_sampling() -> None:
-    """Load (the first time on a machine: compile) what draws samples, with a tiny result."""
+    """Load what draws samples, with a tiny result."""
     from boxqte.examples import loan_ensemble, loan_space
     from boxqte.properties import Fairness
     from boxqte.quantification import quantify

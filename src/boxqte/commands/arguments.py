@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from boxqte.errors import BoxQTEError
+from boxqte.exact import shown
 
 if TYPE_CHECKING:
     from boxqte.properties import Property
@@ -81,7 +82,7 @@ def converter(kind: Any, wanted: str) -> Any:
         try:
             return kind(text)
         except (ValueError, OverflowError):
-            raise argparse.ArgumentTypeError(f"expected {wanted}, found '{text}'") from None
+            raise argparse.ArgumentTypeError(f"expected {wanted}, found {shown(text)}") from None
 
     return convert
 

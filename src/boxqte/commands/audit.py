@@ -22,6 +22,7 @@ from boxqte.commands.arguments import (
     write_json,
     write_text,
 )
+from boxqte.commands.wording import in_flags
 
 if TYPE_CHECKING:
     from boxqte.auditing import Audit
@@ -45,7 +46,7 @@ def add_parser(commands: Any) -> None:
     _add_asked(parser)
     work = add_work(parser, "--engine", "--workers", "--memory-limit")
     work.add_argument("--time-limit", metavar="S", type=converter(float, "a number"), default=300.0,
-                      help="seconds for all questions together (default 300; inf: no limit)")  # fmt: skip
+                      help="seconds for everything, the report too (default 300; inf: no limit)")  # fmt: skip
     out = add_display(parser)
     out.add_argument("--html", metavar="REPORT.html", help="write the report: one file, readable offline")
     out.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
@@ -109,6 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
             policy=arguments.policy,
             require=arguments.require,
             time_limit=arguments.time_limit,
+            report=arguments.html is not None,
             engine=arguments.engine,
             workers=arguments.workers,
             memory_limit=arguments.memory_limit,
@@ -118,7 +120,8 @@ def run(arguments: argparse.Namespace) -> int:
             command=shlex.join(["boxqte", *arguments.typed]),
         )
     if "-" not in [getattr(arguments, option) for option in OUTPUTS]:
-        print(audit_text(found), flush=True)  # before the files: regions and examples for the report take a while
+        # before the files: regions and examples for the report take a while
+        print(in_flags(audit_text(found), arguments.command), flush=True)
     unwritten = [
         write_json(arguments.save_space, found.space.to_json()),
         write_json(arguments.json, found.to_json()),
@@ -127,7 +130,9 @@ def run(arguments: argparse.Namespace) -> int:
         unwritten.append(write_text(arguments.junit, found.gate.to_junit() if arguments.junit else ""))
         unwritten.append(write_text(arguments.markdown, found.gate.to_markdown() if arguments.markdown else ""))
     if arguments.html:
-        unwritten.append(write_text(arguments.html, found.to_html()))
+        with _steps(arguments, found) as say:
+            page = found.to_html(progress=say)
+        unwritten.append(write_text(arguments.html, page))
     raise_first(*unwritten)
     if arguments.html and not arguments.quiet:
         print(f"boxqte: the report is {arguments.html}", file=sys.stderr)
@@ -157,8 +162,12 @@ def audit_text(found: Audit) -> str:
     parts = [str(found.inference) if found.inference is not None else space_text(found.space), "", str(found), ""]
     parts.append(
         "measure: the share of the confident inputs, over the whole space above, that is treated fairly (for\n"
-        "robustness: whose class no small change turns); certain, rounded outward where two bounds are shown"
+        "robustness: whose class no small change turns); exact or certain, rounded outward where two bounds are shown"
     )
+    if any(result.statistical is not None for result in found.results):
+        parts.append(
+            "statistical: from random inputs, each decided exactly; it holds with the confidence, and is no proof"
+        )
     if found.gate is not None:
         parts += ["", *(f"{check.requirement.name}: {check.text()}" for check in found.gate.checks)]
     return "\n".join(parts)
@@ -173,10 +182,21 @@ def _progress(arguments: argparse.Namespace) -> Iterator[Any]:
         current: list[Any] = [None, None]
 
         def show(name: str, limit: float | None, progress: Progress) -> None:
-            if current[0] != name:
+            if current[0] != (name, limit):  # a question may be asked again, with the time that the others have left
                 stack.close()
-                color = wants_colors(arguments, sys.stderr)
-                current[:] = name, stack.enter_context(show_progress(name, time_limit=limit, color=color))
+                panel = show_progress(name, time_limit=limit, color=wants_colors(arguments, sys.stderr))
+                current[:] = (name, limit), stack.enter_context(panel)
             current[1](progress)
 
         yield None if arguments.quiet else show
+
+
+@contextlib.contextmanager
+def _steps(arguments: argparse.Namespace, found: Audit) -> Iterator[Any]:
+    """What the report is waiting for."""
+    from boxqte.progress import show_steps
+
+    left = None if found.clock is None or found.clock.seconds is None else found.clock.left
+    color = wants_colors(arguments, sys.stderr)
+    with show_steps("report", time_limit=left, quiet=arguments.quiet, color=color) as say:
+        yield say

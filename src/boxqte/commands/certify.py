@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Check, and print what is proved; the exit code."""
     from boxqte.certify import Rejected, certify
     from boxqte.importers import load_model
-    from boxqte.result import down, up
+    from boxqte.result import down, of_trees, up
     from boxqte.space import Space
 
     model = load_model(arguments.model, allow_pickle=arguments.allow_pickle)
@@ -50,7 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
     asked = {name: value for name, value in verdict.asked.items() if name != "kind"}
     shown = "undefined, nothing is confident" if bounds is None else f"between {bounds[0]!r} and {bounds[1]!r}"
     print(f"proved      {verdict.asked['kind']} {json.dumps(asked)}")
-    print(f"model       {model.source or 'as given'}, fingerprint {model.ensemble.fingerprint():.16}")
+    used = of_trees(model.ensemble.n_trees, model.trees_in_file)
+    print(f"model       {model.source or 'as given'}, trees {used}, fingerprint {model.ensemble.fingerprint():.16}")
     print(f"space       {'as given with --space' if space else 'as written in the certificate'}")
     print(f"measure     {shown}")
     print(f"masses      fair >= {verdict.fair!r}, unfair >= {verdict.unfair!r}, not confident >= {verdict.low!r}")

@@ -77,11 +77,11 @@ def run(arguments: argparse.Namespace) -> int:
 def gate_text(report: GateReport, *, color: bool = False) -> str:
     """One line a requirement, and the verdict on all of them."""
     from boxqte.exact import plain
-    from boxqte.printing import measure_text, table_text
+    from boxqte.printing import answer_words, table_text
 
     rows = [("verdict", "requirement", "required", "measure")]
     for check in report.checks:
-        measure = "not asked" if check.result is None else measure_text(check.result)
+        measure = "not asked" if check.result is None else answer_words(check.result)
         rows.append((str(check.verdict), check.requirement.name, f">= {plain(check.requirement.at_least)}", measure))
     lines = table_text(rows).splitlines()
     if color:
@@ -101,11 +101,11 @@ def _progress(arguments: argparse.Namespace) -> Iterator[Any]:
     with contextlib.ExitStack() as stack:
         current: list[Any] = [None, None]
 
-        def show(requirement: Requirement, progress: Progress) -> None:
-            if current[0] is not requirement:
+        def show(requirement: Requirement, limit: float | None, progress: Progress) -> None:
+            if current[0] != (requirement, limit):  # it may be asked again, with the time that the others have left
                 stack.close()
-                color = wants_colors(arguments, sys.stderr)
-                current[:] = requirement, stack.enter_context(show_progress(requirement.name, color=color))
+                panel = show_progress(requirement.name, time_limit=limit, color=wants_colors(arguments, sys.stderr))
+                current[:] = (requirement, limit), stack.enter_context(panel)
             current[1](progress)
 
         yield None if arguments.quiet else show

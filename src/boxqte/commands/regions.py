@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from typing import Any
 
 from boxqte.commands.arguments import (
@@ -18,6 +19,7 @@ from boxqte.commands.arguments import (
     read_names,
     write_text,
 )
+from boxqte.numbers import CELL, number_text
 
 
 def add_parser(commands: Any) -> None:
@@ -73,25 +75,56 @@ def run(arguments: argparse.Namespace) -> int:
         print()
         print(regions_text(table))
         for name in read_names(arguments.profile, "--profile"):
-            print(f"\n{name}\n{result.profile(name).to_string(index=False, float_format=_number)}")
+            print(f"\n{profile_text(result.profile(name))}")
         if arguments.pairs:
-            print(f"\nfrom (row) to (column)\n{result.pairs().to_string(float_format=_number)}")
+            print(f"\n{pairs_text(result.pairs())}")
     return 0
+
+
+HOW_TO_READ = "two numbers are certain bounds, one number is certain to the digits shown"
 
 
 def regions_text(table: Any) -> str:
     """One line a region: its share of all counterexamples, its density, the rule, and who gets what."""
     if not len(table):
         return "no counterexample was found" + ("" if table.attrs["complete"] else " so far")
-    lines = ["share    density  rule"]
+    from boxqte.printing import table_text
+
+    complete = table.attrs["complete"]
+    rows = [("share", "density", "rule")]
     for _, row in table.iterrows():
         flip = f"   [{row['flip']}]" if row["flip"] else ""
-        lines.append(f"{row['share']:<8.4f} {row['density']:<8.4f} {row['rule']}{flip}")
-    listed = table["share"].sum()
-    lines.append(f"{listed:.4f}   of the counterexamples{'' if table.attrs['complete'] else ' found so far'}, "
-                 f"in {len(table)} of {table.attrs['regions']} regions")  # fmt: skip
-    return "\n".join(lines)
+        share = number_text(row["share"], row["share"] if complete else None, CELL)
+        rows.append((share, number_text(row["density"], row["density"], CELL), f"{row['rule']}{flip}"))
+    listed = min(float(table["share"].sum()), 1.0)
+    shown = number_text(listed, listed if complete else None, CELL)
+    found = "" if complete else " found so far"
+    last = f"{shown} of the counterexamples, in {len(table)} of {table.attrs['regions']} regions{found}"
+    return "\n".join([table_text(rows), f"{last}; certain, to the digits shown"])
 
 
-def _number(value: float) -> str:
-    return f"{value:.6g}"
+def profile_text(table: Any) -> str:
+    """One line a value: its share of all inputs, how much of it is counterexamples, and its share of them."""
+    from boxqte.printing import table_text
+
+    rows: list[tuple[str, ...]] = [(str(table.attrs["attribute"]), "of all inputs", "unfair", "of the unfair")]
+    for row in table.to_dict("records"):
+        ends = [
+            (row["mass"], row["mass"]),
+            *((row[f"{name}_lower"], row[f"{name}_upper"]) for name in ("density", "share")),
+        ]
+        shown = ["" if math.isnan(low) else number_text(low, high, CELL) for low, high in ends]
+        rows.append((str(row["value"]), *shown))
+    return f"{table_text(rows)}\n{HOW_TO_READ}"
+
+
+def pairs_text(table: Any) -> str:
+    """The matrix: of all inputs, those of the row that the value of the column turns."""
+    from boxqte.printing import table_text
+
+    upper = table.attrs["upper"]
+    rows = [("from \\ to", *map(str, table.columns))]
+    for i, name in enumerate(table.index):
+        shares = [number_text(table.iloc[i, j], upper[i][j], CELL) for j in range(len(table.columns))]
+        rows.append((str(name), *shares))
+    return f"{table_text(rows)}\n{HOW_TO_READ}"

@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     check_output(arguments.output, "--output")
     prop = property_of(arguments)
     from boxqte.importers import load_model
-    from boxqte.printing import measure_text
+    from boxqte.printing import answer_words
     from boxqte.quantification import quantify
     from boxqte.rows import check
     from boxqte.space import Space
@@ -56,12 +56,14 @@ def run(arguments: argparse.Namespace) -> int:
         counts = found.counts
         lines = [f"{'property':<16} {prop}"]
         lines += [f"{name:<16} {n} of {len(found.table)} rows" for name, n in counts.items() if n or name == "unfair"]
-        share = "undefined: no row is confident" if found.share is None else f"{1 - found.share:.6g}"
+        share = (
+            "undefined: no row is confident" if found.share is None else f"{1 - found.share:.6g} (exact, of these rows)"
+        )
         lines.append(f"{'rows, measure':<16} {share}")
         if not arguments.only_rows:
             limit = 30.0 if arguments.time_limit is None else arguments.time_limit
             result = quantify(model, space, prop, time_limit=limit, workers=arguments.workers)
-            lines.append(f"{'space, measure':<16} {measure_text(result)} ({result.status})")
+            lines.append(f"{'space, measure':<16} {answer_words(result)} ({result.status})")
         if found.disagreements:
             lines.append(
                 f"{'note':<16} the library decides {len(found.disagreements)} of them otherwise: its sums are rounded"

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Protocol
 
+from boxqte.checks import did_you_mean
 from boxqte.errors import EngineError
 from boxqte.grid import Grid
 from boxqte.result import Decided, Statistical, Status, down, up
@@ -112,9 +113,12 @@ class Watch:
         *,
         nodes: int = 0,
         open_boxes: int = 0,
-        statistical: tuple[float, float] | None = None,
+        statistical: tuple[float, float, float] | None = None,
     ) -> Status | None:
-        """Record the state; the reason to stop if there is one. `statistical` is shown, and no proof."""
+        """Record the state; the reason to stop if there is one.
+
+        `statistical` (lower, upper, confidence) is shown, and no proof.
+        """
         ends = decided.measure()
         lower, upper = (0.0, 1.0) if ends is None else (down(ends[0]), min(up(ends[1]), 1.0))
         if self.trace:  # bounds never move apart, even by the rounding of a ratio
@@ -145,14 +149,14 @@ class Progress:
     decided: float
     nodes: int
     open_boxes: int
-    statistical: tuple[float, float] | None = None
-    """The interval so far, where the engine draws points; `nodes` are the points then."""
+    statistical: tuple[float, float, float] | None = None
+    """The interval so far and its confidence, where the engine draws points; `nodes` are the points then."""
 
 
 def engine_class(name: str) -> Any:
     """The class of the engine of that name."""
-    if name not in ENGINES:
-        raise EngineError(f"engine: '{name}' is unknown; engines are {', '.join(ENGINES)}")
+    if not isinstance(name, str) or name not in ENGINES:
+        raise EngineError(f"engine: '{name}' is unknown{did_you_mean(name, ENGINES)}; engines are {', '.join(ENGINES)}")
     module, _, cls = ENGINES[name].partition(":")
     return getattr(importlib.import_module(module), cls)
 
@@ -163,6 +167,9 @@ def make_engine(name: str, options: Mapping[str, Any] | None = None) -> Engine:
     known = {f.name: f for f in fields(engine.Options)}
     for key in options or {}:
         if key not in known:
-            raise EngineError(f"engine '{name}': option '{key}' is unknown; options are {', '.join(known) or 'none'}")
+            meant = did_you_mean(key, known)
+            raise EngineError(
+                f"engine '{name}': option '{key}' is unknown{meant}; options are {', '.join(known) or 'none'}"
+            )
     made: Engine = engine(engine.Options(**(options or {})))
     return made

@@ -39,6 +39,8 @@ class ImportedModel:
     missing); None where the library is not installed. Importing the library is put off until the first call."""
     encoding: tuple[EncodedColumn, ...] | None = None
     """How the user's columns become model columns, where the model is a pipeline that encodes them."""
+    trees_in_file: int | None = None
+    """How many trees the model holds, where early stopping makes `predict` use only those up to its best iteration."""
 
 
 class Importer(Protocol):
@@ -78,5 +80,5 @@ def load_model(source: object, *, allow_pickle: bool = False) -> ImportedModel:
     what = str(source) if isinstance(source, Path) else f"{type(source).__module__}.{type(source).__qualname__} object"
     raise ModelError(
         f"{what}: not a model this version reads; accepted are XGBoost (JSON, UBJSON), LightGBM (text), CatBoost (JSON), "
-        "scikit-learn (pickle or skops, with --allow-pickle), and live models of these libraries"
+        "scikit-learn (pickle or skops, with allow_pickle=True), and live models of these libraries"
     )

@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from boxqte.ensemble import EnsembleBuilder, Link, Missing, Test, TreeEnsemble
 from boxqte.errors import ModelError
+from boxqte.exact import shown
 from boxqte.importers import ImportedModel
 from boxqte.importers.structure import (
     MAX_FEATURES,
@@ -37,7 +38,6 @@ from boxqte.importers.structure import (
     parsed_json,
     read_bytes,
     real,
-    shown,
     type_name,
 )
 

@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from boxqte.ensemble import ZERO_BAND, EnsembleBuilder, Link, Missing, Test, TreeEnsemble
 from boxqte.errors import ModelError
+from boxqte.exact import shown
 from boxqte.importers import ImportedModel
 from boxqte.importers.structure import (
     MAX_FEATURES,
@@ -32,7 +33,6 @@ from boxqte.importers.structure import (
     check_tree,
     integer,
     read_bytes,
-    shown,
     type_name,
     within,
 )
@@ -95,7 +95,10 @@ def load(source: Any, *, allow_pickle: bool) -> ImportedModel:
     text = booster.model_to_string()
     ensemble = parse(text, name, labels)
     _check_sigmoid(booster, text, name)
-    return ImportedModel(ensemble, name, _native(lambda: booster))
+    held = booster.num_trees()
+    return ImportedModel(
+        ensemble, name, _native(lambda: booster), trees_in_file=held if held > ensemble.n_trees else None
+    )
 
 
 def parse(text: str, name: str, labels: Sequence[Any] | None = None) -> TreeEnsemble:

@@ -19,9 +19,10 @@ import numpy.typing as npt
 from boxqte.encoding import from_transformer
 from boxqte.ensemble import EnsembleBuilder, FloatArray, Test
 from boxqte.errors import ModelError
+from boxqte.exact import shown
 from boxqte.importers import ImportedModel, load_model
 from boxqte.importers.sklearn_pipeline import read_pipeline
-from boxqte.importers.structure import check_tree, finite, integer, numbers, real, shown, within
+from boxqte.importers.structure import check_tree, finite, integer, numbers, real, within
 from boxqte.importers.unpickle import looks_like_pickle, looks_like_skops, one_line, read_pickle, read_skops
 
 Native = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.int64]]

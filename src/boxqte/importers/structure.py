@@ -17,16 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.errors import ModelError
+from boxqte.exact import oversized_in, shown
 
 MAX_NODES = 50_000_000  # per model; far above any real ensemble, far below what would exhaust memory
 MAX_DEPTH = 10_000
 MAX_FEATURES = 1_000_000
-
-
-def shown(value: object) -> str:
-    """A value for an error message: short, on one line."""
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def get(node: object, key: str, kind: type | tuple[type, ...], where: str) -> Any:
@@ -203,7 +198,8 @@ def parsed_json(
     except RecursionError:
         raise ModelError(f"{where}: is nested too deeply") from None
     except ValueError as error:  # not JSON, not UTF-8, or an integer of thousands of digits
-        raise ModelError(f"{where}: is not JSON: {str(error).splitlines()[0][:100]}") from None
+        why = oversized_in(data.decode(errors="replace")) or f"is not JSON: {str(error).splitlines()[0][:100]}"
+        raise ModelError(f"{where}: {why}") from None
 
 
 def single_from_text(text: str) -> float:

@@ -71,7 +71,7 @@ def read_pickle(path: Path, *, allow_pickle: bool) -> Any:
     if not allow_pickle:
         raise ModelError(
             f"{path}: is a pickle, and reading one runs whatever code is in it; if you trust the file, allow it with "
-            "--allow-pickle (allow_pickle=True)"
+            "allow_pickle=True"
         )
     try:
         joblib = importlib.import_module("joblib.numpy_pickle")
@@ -161,7 +161,7 @@ def read_skops(path: Path, *, allow_pickle: bool) -> Any:
         raise ModelError(f"{path}: cannot be read as skops, the file is damaged ({one_line(error)})") from error
     raise ModelError(
         f"{path}: holds type '{one_line(refused[0])}', which skops does not trust; if you trust the file, allow it "
-        "with --allow-pickle (allow_pickle=True)"
+        "with allow_pickle=True"
     )
 
 

@@ -21,8 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.errors import ModelError
+from boxqte.exact import shown
 from boxqte.importers import ImportedModel
-from boxqte.importers.structure import parsed_json, read_bytes, shown, single_from_text, type_name
+from boxqte.importers.structure import parsed_json, read_bytes, single_from_text, type_name
 from boxqte.importers.ubjson import read_ubjson
 from boxqte.importers.xgboost_document import OBJECTIVES, Model, read_model
 
@@ -51,7 +52,8 @@ def load(source: Any, *, allow_pickle: bool) -> ImportedModel:
         ensemble = model.ensemble(classes=getattr(source, "classes_", None))
     except ModelError as error:
         raise ModelError(f"{name}: {error}") from None
-    return ImportedModel(ensemble, name, native=_native(raw, model, name))
+    native = _native(raw, model, name)
+    return ImportedModel(ensemble, name, native=native, trees_in_file=model.trees_in_file)
 
 
 def _is_json_model(head: bytes) -> bool:

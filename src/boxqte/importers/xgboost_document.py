@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from boxqte.ensemble import Decides, EnsembleBuilder, Link, Test, TreeEnsemble
 from boxqte.errors import ModelError
+from boxqte.exact import shown
 from boxqte.importers.structure import (
     MAX_FEATURES,
     MAX_NODES,
@@ -34,7 +35,6 @@ from boxqte.importers.structure import (
     integer,
     numbers,
     real,
-    shown,
     single_from_text,
     within,
 )
@@ -111,6 +111,8 @@ class Model:
     """The boosting rounds that `predict` uses; 0 is all."""
     base: tuple[Fraction, ...]
     categories: Categories
+    trees_in_file: int | None = None
+    """How many trees the document has, if `predict` uses only some of them."""
 
     def ensemble(self, classes: Any = None) -> TreeEnsemble:
         builder = EnsembleBuilder()
@@ -150,7 +152,8 @@ def read_model(document: Any, *, until_best: bool) -> Model:
     rounds = _read_best(learner, len(ends) - 1) if until_best else 0
     used = int(ends[rounds]) if rounds else len(trees)
     names = _read_feature_names(learner, n_features)
-    return Model(objective, names, trees[:used], outputs[:used], weights[:used], rounds, base, categories)
+    held = len(trees) if used < len(trees) else None
+    return Model(objective, names, trees[:used], outputs[:used], weights[:used], rounds, base, categories, held)
 
 
 def single(values: object, where: str, length: int | None) -> Array:

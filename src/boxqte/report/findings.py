@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+WIDEST = 0.25  # certain bounds on a share that are further apart say too little to be shown
+NARROW = 0.001  # and where they are so close, random draws have nothing to add
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A region: conditions that hold together, and the share of all counterexamples that lie in it."""
+    """A region: conditions that hold together, and the share that it has of all counterexamples (at least)."""
 
     conditions: tuple[str, ...]
     mass: float
@@ -19,13 +22,34 @@ class Rule:
 
 @dataclass(frozen=True)
 class ProfileCell:
-    """A value, or an interval, of an attribute; the share of its inputs that are counterexamples, and their mass."""
+    """A value, or an interval, of an attribute; certain bounds on the share of its inputs that are counterexamples."""
 
     label: str
-    share: float
+    lower: float
+    upper: float
     mass: float
+    """Of all inputs with that value."""
     low: float | None = None
     high: float | None = None
+    statistical: tuple[float, float] | None = None
+    """An interval from random draws, where certain bounds are far apart."""
+
+    @property
+    def useful(self) -> bool:
+        """Whether the certain bounds say enough to be shown."""
+        return self.upper - self.lower <= WIDEST
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is gained by random draws."""
+        return self.upper - self.lower <= NARROW
+
+    @property
+    def best(self) -> tuple[float, float] | None:
+        """The ends that say the most: certain, statistical, or None."""
+        if not self.settled and self.statistical is not None:
+            return self.statistical
+        return (self.lower, self.upper) if self.useful else None
 
 
 @dataclass(frozen=True)
@@ -34,10 +58,17 @@ class Profile:
 
     attribute: str
     cells: tuple[ProfileCell, ...]
+    confidence: float | None = None
+    """Of all statistical intervals of the question's profiles together."""
 
     @property
     def numeric(self) -> bool:
         return all(cell.low is not None for cell in self.cells)
+
+    @property
+    def has_draws(self) -> bool:
+        """Whether some cell shows a statistical interval."""
+        return any(cell.statistical is not None and not cell.settled for cell in self.cells)
 
 
 @dataclass(frozen=True)
@@ -46,7 +77,8 @@ class FlipMatrix:
 
     title: str
     labels: tuple[str, ...]
-    masses: tuple[tuple[float | None, ...], ...]
+    masses: tuple[tuple[tuple[float, float | None] | None, ...], ...]
+    """Certain bounds; the upper one is None where it is not known. None where x' cannot have the value of x."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +112,8 @@ class Findings:
     matrices: tuple[FlipMatrix, ...] = ()
     pairs: tuple[Pair, ...] = ()
     notes: tuple[str, ...] = ()
+    complete: bool = True
+    """Whether the regions hold all counterexamples."""
 
     def trimmed(self, extent: Extent) -> Findings:
         """At most as much of everything as the extent says."""
@@ -89,6 +123,7 @@ class Findings:
             tuple(_trimmed_matrix(matrix, extent) for matrix in self.matrices),
             tuple(_trimmed_pair(pair, extent) for pair in self.pairs[: extent.pairs]),
             self.notes,
+            self.complete,
         )
 
 
@@ -127,8 +162,8 @@ def _trimmed_rule(rule: Rule, extent: Extent) -> Rule:
 def _trimmed_profile(profile: Profile, extent: Extent) -> Profile:
     """A numeric profile keeps all its cells: it is a chart, and a small one."""
     cells = profile.cells if profile.numeric else profile.cells[: extent.cells]
-    shown = (ProfileCell(extent.text(c.label), c.share, c.mass, c.low, c.high) for c in cells)
-    return Profile(extent.text(profile.attribute), tuple(shown))
+    shown = tuple(replace(cell, label=extent.text(cell.label)) for cell in cells)
+    return Profile(extent.text(profile.attribute), shown, profile.confidence)
 
 
 def _trimmed_matrix(matrix: FlipMatrix, extent: Extent) -> FlipMatrix:

@@ -1,15 +1,32 @@
-"""From a result to the findings that a report shows. Each part has a time limit; one that cannot be made leaves a note."""
+"""From a result to the findings that a report shows, within a time limit.
+
+Every search behind a finding has a deadline. What a search cut short leaves is shown as the bounds it has proved; what
+says too little is not shown, and a note says so.
+"""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from boxqte.budget import TimeBudget
-from boxqte.errors import BoxQTEError
-from boxqte.report.findings import NOTHING, Difference, Extent, Findings, FlipMatrix, Pair, Profile, ProfileCell, Rule
+from boxqte.errors import BoxQTEError, ReportError
+from boxqte.report.findings import (
+    NARROW,
+    NOTHING,
+    WIDEST,
+    Difference,
+    Extent,
+    Findings,
+    FlipMatrix,
+    Pair,
+    Profile,
+    ProfileCell,
+    Rule,
+)
 from boxqte.result import Quantification
 
 if TYPE_CHECKING:
@@ -17,30 +34,75 @@ if TYPE_CHECKING:
 
     from boxqte.space import Space
 
-SEARCH_SECONDS = 3.0  # for each search behind a finding
-PROFILE_SECONDS = 20.0  # for all profiles of one question
+REPORT_SECONDS = 60.0  # for all findings of a report, where nothing else is said
+LEAST_SEARCH = 0.02  # seconds: a search that has less proves nothing
+STORE_PART, RULES_PART, MATRIX_PART, DRAWS_PART = 0.4, 0.25, 0.25, 0.2  # of what is left when each of them begins
+MOST_DRAWING = 5.0  # seconds
 LONG_NUMBER = re.compile(r"\d+\.\d{6,}(?:e[-+]?\d+)?")
 SEED = 0  # the examples of a report are the same whenever it is made
 
+Note = Callable[[str], None]
 
-def gather(result: Quantification, space: Space | None = None) -> Findings:
-    """Regions, profiles, flips and pairs of the result; nothing for one without counterexamples or read from a file."""
-    if result.origin is None or result.undefined or not result.decided.unfair:
+
+def gather(
+    result: Quantification,
+    space: Space | None = None,
+    *,
+    seconds: float | None = REPORT_SECONDS,
+    say: Note | None = None,
+) -> Findings:
+    """Regions, profiles, flips and pairs of the result; nothing for one without counterexamples or read from a file.
+
+    `say` is called with a few words whenever something else is begun.
+    """
+    nothing = result.undefined or (result.converged and not result.decided.unfair)
+    if result.origin is None or nothing:
         return NOTHING
+    say = say or (lambda words: None)
+    clock = TimeBudget(seconds)
     notes: list[str] = []
-    if not result.converged:
-        notes.append("The search did not finish: regions, profiles and examples show what it has decided.")
+    say("regions")
+    result = _with_regions(result, clock)
+    complete = result.origin.regions().complete
     extent = Extent()
     space = result.origin.grid.space if space is None else space
-    return Findings(
-        rules=_part("the regions", notes, lambda: _rules(result, extent)),
-        matrices=_part("the flip matrix", notes, lambda: _matrices(result, extent))
-        if result.property.sensitive
-        else (),
-        pairs=_part("the examples", notes, lambda: _pairs(result, extent)),
-        profiles=_part("the profiles", notes, lambda: _profiles(result, space, extent, notes)),
-        notes=tuple(notes),
-    )
+    rules: tuple[Rule, ...] = ()
+    matrices: tuple[FlipMatrix, ...] = ()
+    pairs: tuple[Pair, ...] = ()
+    if not len(result.origin.regions().boxes):
+        notes.append("The search did not finish, and has found no region with counterexamples so far.")
+    else:
+        if not complete:
+            notes.append("The search did not finish: regions, flips and examples are those that it has found.")
+        rules = _part("the regions", notes, lambda: _rules(result, extent, clock))
+        if result.property.sensitive:
+            say("flip matrix")
+            matrices = _part("the flip matrix", notes, lambda: _matrices(result, extent, clock))
+        say("examples")
+        pairs = _part("the examples", notes, lambda: _pairs(result, extent))
+    profiles = _part("the profiles", notes, lambda: _profiles(result, space, extent, notes, clock, say))
+    return Findings(rules, profiles, matrices, pairs, tuple(notes), complete)
+
+
+def _with_regions(result: Quantification, clock: TimeBudget) -> Quantification:
+    """The result with the boxes that hold its counterexamples; engines other than box have not kept them."""
+    origin = result.origin
+    if origin.store is not None:
+        return result
+    from boxqte.origin import support_boxes
+    from boxqte.regions import RegionStore
+
+    store = RegionStore()
+    limit = None if clock.seconds is None else max(STORE_PART * clock.left, LEAST_SEARCH)
+    limits = replace(origin.limits, gap=0.0, node_limit=None, threshold=None, time_limit=limit)
+    outcome = origin.run(origin.grid, observers=[store], roots=support_boxes, limits=limits)
+    store.finish(outcome.decided, outcome.status)
+    return replace(result, origin=replace(origin, store=store, answers={}))
+
+
+def _each(clock: TimeBudget, part: float, searches: int) -> float | None:
+    """The time limit of each of so many searches that have this part of the time that is left; None is no limit."""
+    return None if clock.seconds is None else part * clock.left / max(searches, 1)
 
 
 def _part(name: str, notes: list[str], make: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
@@ -51,8 +113,10 @@ def _part(name: str, notes: list[str], make: Callable[[], tuple[Any, ...]]) -> t
         return ()
 
 
-def _rules(result: Quantification, extent: Extent) -> tuple[Rule, ...]:
-    table = result.regions(top=extent.rules, time_limit=SEARCH_SECONDS)
+def _rules(result: Quantification, extent: Extent, clock: TimeBudget) -> tuple[Rule, ...]:
+    values = sum(axis.n_cells for axis in result.origin.grid.axes if axis.sensitive)
+    limit = _each(clock, RULES_PART, 1 + max(values, 2))  # one search splits the regions, the others find the flips
+    table = result.regions(top=extent.rules, time_limit=limit)
     names = [name for name in result.origin.grid.space.names if name in table.columns]
     rules = []
     for row in table.to_dict("records"):
@@ -66,64 +130,137 @@ def _shortened(condition: str) -> str:
     return LONG_NUMBER.sub(lambda match: f"{float(match[0]):.7g}", condition)
 
 
-def _profiles(result: Quantification, space: Space, extent: Extent, notes: list[str]) -> tuple[Profile, ...]:
-    """The attributes along which the unfair share differs the most."""
-    budget = TimeBudget(PROFILE_SECONDS, 1)
-    found: list[tuple[float, Profile]] = []
-    for axis in result.origin.grid.axes:
+def _profiles(
+    result: Quantification, space: Space, extent: Extent, notes: list[str], clock: TimeBudget, say: Note
+) -> tuple[Profile, ...]:
+    """The attributes along which the unfair share differs the most, as far as that is known."""
+    axes = [a for a in result.origin.grid.axes if len(a.cells) > 1 and a.attribute.name in space.names]
+    drawing = 0.0 if clock.seconds is None else min(DRAWS_PART * clock.left, MOST_DRAWING)
+    waiting = TimeBudget(None if clock.seconds is None else clock.left - drawing, len(axes))
+    found = []
+    for axis in axes:
         name = axis.attribute.name
-        if len(axis.cells) < 2 or name not in space.names:
-            continue
-        if budget.left <= 0:
-            notes.append(f"The time for the profiles was over before {name}.")
-            break
-        table = result.profile(name, time_limit=SEARCH_SECONDS)
-        shares = [row["density"] for row in table.to_dict("records") if row["mass"] > 0]
-        if shares and max(shares) > 0:
-            found.append((max(shares) - min(shares), Profile(name, _cells(table, axis, extent.cells))))
-    found.sort(key=lambda entry: -entry[0])
-    return tuple(profile for _, profile in found[: extent.profiles])
+        say(f"profile of {name}")
+        share = waiting.next_share()
+        limit = None if share is None else share / _searches(result, axis)
+        table = None if limit is not None and limit < LEAST_SEARCH else result.profile(name, time_limit=limit)
+        found.append((axis, _bounds(table, axis)))
+    intervals: dict[str, list[Any]] = {}
+    confidence = None
+    if drawing and any(upper - lower > NARROW for _, rows in found for *_, lower, upper in rows):
+        from boxqte.drawnprofiles import CONFIDENCE, drawn_profiles
+
+        say("profiles from draws")
+        intervals, confidence = drawn_profiles(result.origin, min(drawing, max(clock.left, 0.0)), seed=SEED), CONFIDENCE
+    profiles, open_ = [], []
+    for axis, rows in found:
+        profile = Profile(axis.attribute.name, _cells(rows, axis, intervals, extent.cells), confidence)
+        if all(cell.best is None for cell in profile.cells):
+            open_.append(profile.attribute)
+        elif any(cell.upper > 0 for cell in profile.cells):
+            profiles.append(profile)
+    if open_:
+        notes.append(f"Unfair share by {', '.join(open_)}: not decided within the time.")
+    return tuple(sorted(profiles, key=_difference, reverse=True)[: extent.profiles])
 
 
-def _cells(table: pd.DataFrame, axis: Any, most: int) -> tuple[ProfileCell, ...]:
-    """The rows of a profile; neighbours of a numeric attribute are put together while there are too many."""
+def _searches(result: Quantification, axis: Any) -> int:
+    """How many searches a profile takes: one, or one a value where x' may have another value than x."""
+    from boxqte.profiles import same_for_all
+
+    grid = result.origin.grid
+    alike = same_for_all(grid, axis)
+    return len(axis.cells) if not alike and (axis.sensitive or axis.moves or not grid.ensemble.is_binary) else 1
+
+
+def _difference(profile: Profile) -> float:
+    """How far apart two shares of the profile are at least."""
+    ends = [cell.best for cell in profile.cells if cell.best is not None]
+    return max(lower for lower, _ in ends) - min(upper for _, upper in ends)
+
+
+def _bounds(table: pd.DataFrame | None, axis: Any) -> list[tuple[str, float, float, float]]:
+    """Every cell's name and mass, and certain bounds on the share of its inputs that are counterexamples."""
+    if table is None:  # there was no time to ask
+        from boxqte.conditions import part_text
+        from boxqte.origin import part_of_cell
+
+        names = [part_text(axis.attribute, part_of_cell(axis, cell)) for cell in axis.cells]
+        return [(_shortened(name), float(mass), 0.0, 1.0) for name, mass in zip(names, axis.masses)]
     rows = []
-    for row, cell in zip(table.to_dict("records"), axis.cells):
-        ends = (None, None) if cell.low is None else (float(cell.low[0]), float(cell.high[0]))
-        unfair = (row["lower"] + row["upper"]) / 2
-        rows.append((_shortened(str(row["value"])), float(row["mass"]), unfair, *ends))
-    if any(low is None for *_, low, _ in rows):
-        rows = sorted((r for r in rows if r[1] > 0), key=lambda r: -r[2] / r[1])[:most]
-    else:
-        step = -(-len(rows) // most)
-        rows = [_together(rows[i : i + step]) for i in range(0, len(rows), step)]
-    return tuple(
-        ProfileCell(label, unfair / mass if mass else 0.0, unfair, low, high) for label, mass, unfair, low, high in rows
-    )
+    for row in table.to_dict("records"):
+        mass = float(row["mass"])
+        ends = (row["density_lower"], row["density_upper"]) if mass else (0.0, 0.0)
+        rows.append((_shortened(str(row["value"])), mass, *ends))
+    return rows
 
 
-def _together(rows: list[Any]) -> Any:
-    if len(rows) == 1:
-        return rows[0]
-    label = f"{rows[0][0]} ... {rows[-1][0]}"
-    return (label, sum(r[1] for r in rows), sum(r[2] for r in rows), rows[0][3], rows[-1][4])
+def _down(share: float) -> float:
+    return max(math.nextafter(share, -math.inf), 0.0) if share < 1 else 1.0
 
 
-def _matrices(result: Quantification, extent: Extent) -> tuple[FlipMatrix, ...]:
-    table = result.pairs(time_limit=SEARCH_SECONDS)
-    weight = table.sum(axis=1) + table.sum(axis=0)
-    kept = sorted(weight.nlargest(extent.labels).index, key=list(table.index).index)
+def _up(share: float) -> float:
+    return min(math.nextafter(share, math.inf), 1.0) if share > 0 else 0.0
+
+
+def _cells(rows: list[Any], axis: Any, intervals: dict[str, list[Any]], most: int) -> tuple[ProfileCell, ...]:
+    """The rows of a profile; neighbours of a numeric attribute are put together while there are too many."""
+    drawn = intervals.get(axis.attribute.name, [None] * len(rows))
+    cells = []
+    for (label, mass, lower, upper), interval, cell in zip(rows, drawn, axis.cells):
+        low, high = (None, None) if cell.low is None else (float(cell.low[0]), float(cell.high[0]))
+        if mass > 0:
+            cells.append(ProfileCell(label, lower, upper, mass, low, high, interval))
+    if all(cell.low is not None for cell in cells):
+        step = -(-len(cells) // most)
+        return tuple(_together(cells[i : i + step]) for i in range(0, len(cells), step))
+    return tuple(sorted(cells, key=lambda cell: cell.best or (-1.0, 0.0), reverse=True)[:most])
+
+
+def _together(cells: list[ProfileCell]) -> ProfileCell:
+    """Neighbours as one: their shares weighed by mass."""
+    if len(cells) == 1:
+        return cells[0]
+    mass = math.fsum(cell.mass for cell in cells)
+    ends = [_weighed(cells, [(cell.lower, cell.upper) for cell in cells], mass)]
+    drawn = [cell.statistical for cell in cells if cell.statistical is not None]
+    if len(drawn) == len(cells):
+        ends.append(_weighed(cells, drawn, mass))
+    label = f"{cells[0].label} ... {cells[-1].label}"
+    statistical = ends[1] if len(ends) > 1 else None
+    return ProfileCell(label, *ends[0], mass, cells[0].low, cells[-1].high, statistical)
+
+
+def _weighed(cells: list[ProfileCell], ends: list[tuple[float, float]], mass: float) -> tuple[float, float]:
+    lower, upper = (math.fsum(c.mass * end[i] for c, end in zip(cells, ends)) / mass for i in (0, 1))
+    return _down(lower), _up(upper)
+
+
+def _matrices(result: Quantification, extent: Extent, clock: TimeBudget) -> tuple[FlipMatrix, ...]:
+    from boxqte.transfer import combinations
+
+    n = len(combinations(result.origin.grid))
+    limit = _each(clock, MATRIX_PART, n * n)
+    if limit is not None and limit < LEAST_SEARCH:
+        raise ReportError(f"its {n * n} entries are not decided within the time")
+    table = result.pairs(time_limit=limit)
+    lower, upper = table.to_numpy(), table.attrs["upper"]
+    weight = (lower.sum(axis=1) + lower.sum(axis=0)).tolist()
+    kept = sorted(sorted(range(len(weight)), key=lambda i: -weight[i])[: extent.labels])
     title = ", ".join(result.property.sensitive)
     if len(kept) < len(table):
         title += f" (the {len(kept)} of {len(table)} values with the most)"
-    masses = tuple(tuple(_mass(table, row, column) for column in kept) for row in kept)
-    return (FlipMatrix(title, tuple(map(str, kept)), masses),)
+    masses = tuple(
+        tuple(_mass(float(lower[row, column]), upper[row][column], row == column) for column in kept) for row in kept
+    )
+    return (FlipMatrix(title, tuple(str(table.index[i]) for i in kept), masses),)
 
 
-def _mass(table: pd.DataFrame, row: Any, column: Any) -> float | None:
+def _mass(lower: float, upper: float, same: bool) -> tuple[float, float | None] | None:
     """None where x' cannot have the same value as x; it can within a cell that holds several points (epsilon > 0)."""
-    mass = float(table.loc[row, column])
-    return None if row == column and not mass else mass
+    if same and not upper:
+        return None
+    return lower, None if upper - lower > WIDEST else upper
 
 
 def _pairs(result: Quantification, extent: Extent) -> tuple[Pair, ...]:

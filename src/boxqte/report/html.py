@@ -9,17 +9,18 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 from collections.abc import Callable, Sequence
-from decimal import ROUND_CEILING, ROUND_FLOOR
 from functools import cache
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from boxqte._version import __version__
+from boxqte.budget import TimeBudget
 from boxqte.exact import plain
-from boxqte.printing import between, measure_text, percent
-from boxqte.report.findings import NOTHING, Extent, Findings, FlipMatrix, Pair, Profile, Rule
-from boxqte.report.svg import bar, bounds_chart, steps_chart
+from boxqte.numbers import CELL, LONG, SENTENCE, SHORT, kind_of, number_text, short_up
+from boxqte.printing import between, measure_text, numbered_remarks, share_text, statistical_text
+from boxqte.report.findings import NOTHING, Extent, Findings, FlipMatrix, Pair, Profile, ProfileCell, Rule
+from boxqte.report.svg import Step, bar, bounds_chart, steps_chart
 from boxqte.result import Quantification
 
 if TYPE_CHECKING:
@@ -29,14 +30,22 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 300_000
 WIDE, NARROW = (720, 300), (360, 260)
-LIBRARIES = ("numpy", "numba", "pandas", "xgboost", "xgboost-cpu", "lightgbm", "scikit-learn", "catboost")
+LIBRARIES = ("numpy", "pandas", "xgboost", "xgboost-cpu", "lightgbm", "scikit-learn", "catboost")
+UNDECIDED = "not decided within the time"
 
 
-def audit_page(audit: Audit) -> str:
-    """The report of an audit."""
+def audit_page(audit: Audit, *, seconds: float | None, say: Callable[[str], None] | None = None) -> str:
+    """The report of an audit; `seconds` are for the searches behind it, and `say` hears what is done."""
     from boxqte.report.gathering import gather
 
-    found = [NOTHING if q.result is None else gather(q.result, audit.space) for q in audit.questions]
+    budget = TimeBudget(seconds, len(audit.results))
+    found = []
+    for question in audit.questions:
+        if question.result is None:
+            found.append(NOTHING)
+            continue
+        hears = None if say is None else _named(say, question.name)
+        found.append(gather(question.result, audit.space, seconds=budget.next_share(), say=hears))
     anchors = {q.name: f"q{i}" for i, q in enumerate(audit.questions, 1)}
 
     def page(extent: Extent) -> str:
@@ -52,11 +61,17 @@ def audit_page(audit: Audit) -> str:
     return _small_enough(page)
 
 
-def result_page(result: Quantification, *, command: str = "") -> str:
+def _named(say: Callable[[str], None], name: str) -> Callable[[str], None]:
+    return lambda words: say(f"{name}, {words}")
+
+
+def result_page(
+    result: Quantification, *, command: str = "", seconds: float | None, say: Callable[[str], None] | None = None
+) -> str:
     """The report of one question."""
     from boxqte.report.gathering import gather
 
-    findings = gather(result)
+    findings = gather(result, seconds=seconds, say=say)
     space = None if result.origin is None else result.origin.grid.space
 
     def page(extent: Extent) -> str:
@@ -102,8 +117,8 @@ def _page(title: str, sections: Sequence[str]) -> str:
 
 def answer_sentence(result: Quantification) -> str:
     """The answer in one sentence, with its guarantee."""
-    bounds, prop = result.bounds, result.property
-    if result.undefined or bounds is None:
+    prop, drawn = result.property, result.statistical
+    if result.undefined or result.bounds is None:
         return f"It is proved that the model is confident about no input at kappa {plain(prop.kappa)}: there is no share to give."
     whom = (
         "of all inputs"
@@ -111,11 +126,12 @@ def answer_sentence(result: Quantification) -> str:
         else f"of all inputs about which the model is more than {plain(100 * prop.kappa)} % sure"
     )
     treated = f"treated fairly with respect to {_and(prop.sensitive)}" if prop.sensitive else "robust"
-    if result.value is not None:
-        amount = percent(result.value)
-    else:
-        amount = f"At least {percent(bounds.lower, ROUND_FLOOR)} and at most {percent(bounds.upper, ROUND_CEILING)}"
-    return f"{amount[0].upper()}{amount[1:]} {whom} are {treated} (guarantee: {result.guarantee()})."
+    amount = share_text(result)
+    sentence = f"{amount[0].upper()}{amount[1:]} {whom} are {treated} (guarantee: {result.guarantee()})."
+    if drawn is None:
+        return sentence
+    likely = number_text(drawn.lower, drawn.upper, SENTENCE, confidence=drawn.confidence)
+    return f"{sentence} Statistical, not proved: with confidence {drawn.confidence}, {likely}."
 
 
 def _and(names: Sequence[str]) -> str:
@@ -123,21 +139,22 @@ def _and(names: Sequence[str]) -> str:
 
 
 def _overview(audit: Audit, anchors: dict[str, str]) -> str:
-    from boxqte.auditing import short_measure
-
+    drawn = any(result.statistical is not None for result in audit.results)
+    remarks = numbered_remarks(audit.results)
     rows = []
     for question in audit.questions:
         result = question.result
-        name = _t(question.name)
-        if result is None:
-            cells = [name, "", question.status, ""]
-        else:
-            link = f'<a href="#{anchors[question.name]}">{name}</a>'
-            cells = [link, _t(short_measure(result)), _t(question.status), f"{result.seconds:.1f} s"]
+        name, measure, likely, seconds = _t(question.name), "", "", ""
+        if result is not None:
+            marks = "".join(f" [{remarks[remark]}]" for remark in result.remarks)
+            name = f'<a href="#{anchors[question.name]}">{name}</a>{marks}'
+            measure, likely, seconds = measure_text(result, SHORT), statistical_text(result), f"{result.seconds:.1f} s"
+        cells = [name, _t(measure), *([_t(likely)] if drawn else []), _t(question.status), seconds]
         if audit.gate is not None:
             cells.append(", ".join(_verdict(check) for check in audit.checks_of(question)))
         rows.append(cells)
-    head = ["question", "measure", "status", "time"] + (["verdict"] if audit.gate is not None else [])
+    head = ["question", "measure", *(["statistical"] if drawn else []), "status", "time"]
+    head += ["verdict"] if audit.gate is not None else []
     lead = ""
     if audit.gate is not None:
         words = {"holds": "Every requirement holds.", "violated": "A requirement is violated."}
@@ -146,7 +163,8 @@ def _overview(audit: Audit, anchors: dict[str, str]) -> str:
     sentences = "".join(f"<li>{_t(answer_sentence(r))}</li>" for r in audit.results)
     return (
         f"<section aria-labelledby=answers><h2 id=answers>The answers</h2>{lead}<ul>{sentences}</ul>"
-        + _table("Every question, its answer and how far it got", head, rows, right=(3,))
+        + _table("Every question, its answer and how far it got", head, rows, right=(3 + drawn,), kind="answers")
+        + "".join(f"<p class=remark>[{number}] {_t(remark)}</p>" for remark, number in remarks.items())
         + "<p class=note>The measure is the share of the confident inputs, over the whole space below, that is treated "
         "fairly (for robustness: whose class no small change turns).</p></section>"
     )
@@ -161,6 +179,8 @@ def _question(name: str, anchor: str, result: Quantification, findings: Findings
     facts = [
         ("question", _t(str(result.property))),
         ("measure", _t(measure_text(result))),
+        *([("statistical", _t(statistical_text(result, LONG)))] if result.statistical is not None else []),
+        *(("remark", _t(remark)) for remark in result.remarks),
         ("confident mass", _t(between(result.confident))),
         ("counterexample mass", _t(between(result.counterexample))),
         ("status", f"{_t(str(result.status))} after {result.seconds:.2f} s, engine {_t(result.engine)}"),
@@ -174,7 +194,7 @@ def _question(name: str, anchor: str, result: Quantification, findings: Findings
         f'<p class="lead">{_t(answer_sentence(result))}</p>',
         _facts(facts),
         _bounds_figure(name, result),
-        *_rules(findings.rules),
+        *_rules(findings.rules, findings.complete),
         *_matrices(findings.matrices),
         *_profiles(findings.profiles),
         *_pairs(findings.pairs),
@@ -202,7 +222,7 @@ def _bounds_figure(name: str, result: Quantification) -> str:
 # --- findings ---------------------------------------------------------------------------------------------------------
 
 
-def _rules(rules: Sequence[Rule]) -> list[str]:
+def _rules(rules: Sequence[Rule], complete: bool) -> list[str]:
     if not rules:
         return []
     flips = any(rule.flip for rule in rules)
@@ -217,30 +237,71 @@ def _rules(rules: Sequence[Rule]) -> list[str]:
     rows = []
     for rule in rules:
         where = " <span class=note>and</span> ".join(f"<code>{_t(c)}</code>" for c in rule.conditions) or "everywhere"
-        cells = [where, *([_t(rule.flip)] if flips else []), _percent(rule.mass), _percent(rule.share)]
-        rows.append([*cells, *([_percent(rule.density)] if dense else [])])
+        cells = [where, *([_t(rule.flip)] if flips else []), _number(rule.mass, rule.mass, kind="certain")]
+        cells.append(_number(rule.share, rule.share if complete else None, kind="certain"))
+        density = "" if rule.density is None else _number(rule.density, rule.density, kind="certain")
+        rows.append([*cells, *([density] if dense else [])])
     first = 1 + flips
-    table = _table("The largest regions with counterexamples; they do not overlap; numbers to seven digits", head, rows,
-                   right=tuple(range(first, len(head))), kind="rule")  # fmt: skip
+    caption = (
+        f"The largest regions with counterexamples{'' if complete else ' that were found'}; they do not overlap. All inputs "
+        "of a region are decided: its shares are certain to the digits shown; conditions to seven digits"
+    )
+    table = _table(caption, head, rows, right=tuple(range(first, len(head))), kind="rule")
     return ["<h3>Where it is unfair</h3>", table]
 
 
 def _profiles(profiles: Sequence[Profile]) -> list[str]:
     if not profiles:
         return []
-    parts = ["<h3>By attribute</h3><p class=note>The share of the inputs with that value that are counterexamples.</p>",
-             '<div class="profiles">']  # fmt: skip
+    drawn = next((p.confidence for p in profiles if p.has_draws), None)
+    reading = "Two numbers are certain bounds, one number is certain to the digits shown."
+    if drawn is not None:
+        reading += (
+            f" Statistical intervals come from random inputs, each decided exactly; all of them together hold with confidence "
+            f"{drawn}."
+        )
+    parts = ["<h3>By attribute</h3><p class=note>The share of the inputs with that value that are counterexamples. "
+             f"{reading}</p>", '<div class="profiles">']  # fmt: skip
     for profile in profiles:
-        if profile.numeric and len(profile.cells) > 8:
-            cells = [(cell.low or 0.0, cell.high or 0.0, cell.share) for cell in profile.cells]
-            chart = steps_chart(cells, profile.attribute, "unfair share", width=NARROW[0], height=200)
-            parts.append(f"<figure><h4>{_t(profile.attribute)}</h4>{chart}</figure>")
-        else:
-            most = max((cell.share for cell in profile.cells), default=0.0) or 1.0
-            rows = [[_t(cell.label), f"{bar(cell.share / most)}{_percent(cell.share)}"] for cell in profile.cells]
-            table = _table(f"Unfair share by {profile.attribute}", [profile.attribute, "unfair share"], rows)
-            parts.append(f"<div><h4>{_t(profile.attribute)}</h4>{table}</div>")
+        chart = profile.numeric and len(profile.cells) > 8
+        parts.append(_profile_chart(profile) if chart else _profile_table(profile))
     return [*parts, "</div>"]
+
+
+def _profile_chart(profile: Profile) -> str:
+    """One kind of bounds a chart: certain ones if all of them say something, else statistical ones if there are any."""
+    drawn = profile.has_draws and not all(cell.useful for cell in profile.cells)
+    steps = []
+    for cell in profile.cells:
+        certain = (cell.lower, cell.upper) if cell.useful else None
+        steps.append(Step(cell.low or 0.0, cell.high or 0.0, cell.statistical if drawn else certain))
+    confidence = profile.confidence if drawn else None
+    chart = steps_chart(steps, profile.attribute, "unfair share", width=NARROW[0], height=200, confidence=confidence)
+    bounds = f"statistical, confidence {confidence}" if drawn else "certain bounds"
+    open_ = sum(step.ends is None for step in steps)
+    missing = f"; {open_} of {len(steps)} intervals not decided within the time" if open_ else ""
+    caption = f"{bounds}: full up to the lower, light up to the upper end{missing}"
+    name = _t(profile.attribute)
+    return f'<figure data-attribute="{name}"><h4>{name}</h4>{chart}<figcaption>{_t(caption)}</figcaption></figure>'
+
+
+def _profile_table(profile: Profile) -> str:
+    most = max((cell.best[1] for cell in profile.cells if cell.best is not None), default=0.0) or 1.0
+    rows = [[_t(cell.label), *_profile_cells(cell, profile, most)] for cell in profile.cells]
+    head = [profile.attribute, "unfair share", *(["statistical"] if profile.has_draws else [])]
+    name = _t(profile.attribute)
+    table = _table(f"Unfair share by {profile.attribute}", head, rows, kind="profile")
+    return f'<div data-attribute="{name}"><h4>{name}</h4>{table}</div>'
+
+
+def _profile_cells(cell: ProfileCell, profile: Profile, most: float) -> list[str]:
+    ends = cell.best
+    certain = _number(cell.lower, cell.upper) if cell.useful else UNDECIDED
+    cells = [f"{'' if ends is None else bar(ends[0] / most, ends[1] / most)}{certain}"]
+    if profile.has_draws:
+        known = not cell.settled and cell.statistical is not None
+        cells.append(_number(*cell.statistical, confidence=profile.confidence) if known and cell.statistical else "")
+    return cells
 
 
 def _matrices(matrices: Sequence[FlipMatrix]) -> list[str]:
@@ -248,13 +309,14 @@ def _matrices(matrices: Sequence[FlipMatrix]) -> list[str]:
         return []
     parts = ["<h3>Which value to which</h3>"]
     for matrix in matrices:
-        most = max((m for row in matrix.masses for m in row if m is not None), default=0.0) or 1.0
+        most = max((m[0] for row in matrix.masses for m in row if m is not None), default=0.0) or 1.0
         head = "".join(f'<th scope="col" class="n">{_t(label)}</th>' for label in matrix.labels)
         body = ""
         for label, row in zip(matrix.labels, matrix.masses):
             cells = "".join(_matrix_cell(mass, most) for mass in row)
             body += f'<tr><th scope="row">{_t(label)}</th>{cells}</tr>'
-        caption = f"{_t(matrix.title)}: rows are the input's own value, columns the value that turns the class"
+        caption = f"{_t(matrix.title)}: rows are the input's own value, columns the value that turns the class; "
+        caption += "of all inputs, certain, and to the digits shown where one number stands alone"
         table = (
             f'<table class="matrix"><caption>{caption}</caption><thead><tr><th scope="col">from \\ to</th>{head}</tr></thead>'
             f"<tbody>{body}</tbody></table>"
@@ -263,12 +325,12 @@ def _matrices(matrices: Sequence[FlipMatrix]) -> list[str]:
     return parts
 
 
-def _matrix_cell(mass: float | None, most: float) -> str:
+def _matrix_cell(mass: tuple[float, float | None] | None, most: float) -> str:
     if mass is None:
         return "<td>–</td>"
-    shade = round(0.3 * mass / most, 2)
+    shade = round(0.3 * mass[0] / most, 2)
     style = f' style="--shade:{shade}"' if shade else ""
-    return f"<td{style}>{_percent(mass)}</td>"
+    return f"<td{style}>{_number(*mass)}</td>"
 
 
 def _pairs(pairs: Sequence[Pair]) -> list[str]:
@@ -331,8 +393,8 @@ def _reading(results: Sequence[Quantification]) -> str:
     masses = [
         (
             str(r.property),
-            "not computed" if r.rounding_ambiguous is None else f"{r.rounding_ambiguous:.2g}",
-            f"{r.input_rounding:.2g}",
+            "not computed" if r.rounding_ambiguous is None else short_up(r.rounding_ambiguous),
+            short_up(r.input_rounding),
         )
         for r in results
     ]
@@ -351,7 +413,7 @@ def _provenance(results: Sequence[Quantification], command: str) -> str:
             (
                 "model",
                 _t(
-                    f"{model.source}: {model.library}, {model.trees} trees, {model.leaves} leaves, {model.features} columns"
+                    f"{model.source}: {model.library}, {model.trees_text}, {model.leaves} leaves, {model.features} columns"
                 ),
             ),
             ("model fingerprint", f"<code>{_t(model.fingerprint)}</code>"),
@@ -377,12 +439,11 @@ def _t(text: object) -> str:
     return escape(shown if len(shown) <= 2000 else shown[:1000] + " ... " + shown[-900:])
 
 
-def _percent(share: float | None) -> str:
-    if share is None:
-        return ""
-    if share == 0:
-        return "0\N{NO-BREAK SPACE}%"
-    return f"{100 * share:.3g}\N{NO-BREAK SPACE}%" if share >= 1e-6 else f"{100 * share:.1e}\N{NO-BREAK SPACE}%"
+def _number(lower: float, upper: float | None, *, confidence: float | None = None, kind: str = "") -> str:
+    """A share as a percentage, with what it is and its ends for whoever reads the page by program."""
+    text = _t(number_text(lower, upper, CELL, confidence=confidence)).replace(" %", "\N{NO-BREAK SPACE}%")
+    ends = f'data-lower="{lower!r}"' + ("" if upper is None else f' data-upper="{upper!r}"')
+    return f'<span {ends} data-kind="{kind or kind_of(lower, upper, confidence)}">{text}</span>'
 
 
 def _facts(facts: Sequence[tuple[str, str]]) -> str:

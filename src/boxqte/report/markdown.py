@@ -19,7 +19,8 @@ TITLES = {
 
 def markdown(report: GateReport) -> str:
     """A heading, one row a requirement, and what the numbers promise."""
-    from boxqte.printing import measure_text
+    from boxqte.numbers import LONG
+    from boxqte.printing import measure_text, statistical_text
 
     lines = [f"### boxqte: {TITLES[str(report.verdict)]}", ""]
     if report.model:
@@ -27,21 +28,31 @@ def markdown(report: GateReport) -> str:
             f"Model `{_code(report.model)}`" + (f", policy `{_code(report.policy)}`" if report.policy else ""),
             "",
         ]
-    lines += ["| requirement | verdict | required | measure | question |", "|---|---|---|---|---|"]
+    drawn = any(check.result is not None and check.result.statistical is not None for check in report.checks)
+    head = ["requirement", "verdict", "required", "measure", *(["statistical"] if drawn else []), "question"]
+    lines += [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for check in report.checks:
         measure = measure_text(check.result) if check.result is not None else "not asked"
+        likely = "" if check.result is None else statistical_text(check.result, LONG)
         cells = (
             check.requirement.name,
             MARKS[str(check.verdict)],
             f"at least {plain(check.requirement.at_least)}",
             measure,
+            *([likely] if drawn else []),
             str(check.requirement.property),
         )
         lines.append("| " + " | ".join(_cell(text) for text in cells) + " |")
     reasons = [f"- {_cell(check.requirement.name)}: {_cell(check.why)}" for check in report.checks if check.why]
+    reasons += [
+        f"- {_cell(c.requirement.name)}: {_cell(r)}" for c in report.checks if c.result for r in c.result.remarks
+    ]
     if reasons:
         lines += ["", *reasons]
-    return "\n".join([*lines, "", "The bounds are proved for every input of the declared space, not estimated.", ""])
+    promise = "Exact and certain numbers are proved for every input of the declared space, not estimated."
+    if drawn:
+        promise += " Statistical intervals come from random inputs and hold with the stated confidence; no verdict rests on them."
+    return "\n".join([*lines, "", promise, ""])
 
 
 def _cell(text: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from boxqte.printing import between, measure_text
+from boxqte.numbers import LONG
+from boxqte.printing import between, measure_text, numbered_remarks, statistical_text
 
 if TYPE_CHECKING:
     from boxqte.auditing import Audit
@@ -17,11 +18,13 @@ def result_html(result: Quantification) -> str:
     rows = [
         ("question", str(result.property)),
         ("measure", measure_text(result)),
+        *([("statistical", statistical_text(result, LONG))] if result.statistical is not None else []),
+        *(("remark", remark) for remark in result.remarks),
         ("guarantee", result.guarantee()),
         ("status", f"{result.status} in {result.seconds:.3g} s, engine {result.engine}"),
         ("confident mass", between(result.confident)),
         ("counterexample mass", between(result.counterexample)),
-        ("model", f"{result.model.source}: {result.model.library}, {result.model.trees} trees"),
+        ("model", f"{result.model.source}: {result.model.library}, {result.model.trees_text}"),
     ]
     body = "".join(
         f'<tr><th scope="row" style="text-align:left">{escape(name)}</th><td style="text-align:left">{escape(text)}</td></tr>'
@@ -32,17 +35,10 @@ def result_html(result: Quantification) -> str:
 
 def audit_html(audit: Audit) -> str:
     """The questions of an audit and their answers."""
-    from boxqte.auditing import short_measure
-
-    head = ["question", "measure", "status"] + (["verdict"] if audit.gate is not None else [])
-    rows = []
-    for question in audit.questions:
-        cells = [question.name, "" if question.result is None else short_measure(question.result), question.status]
-        if audit.gate is not None:
-            cells.append(", ".join(str(check.verdict) for check in audit.checks_of(question)))
-        rows.append(cells)
+    head, *rows = audit.table()
     top = "".join(f'<th scope="col" style="text-align:left">{escape(name)}</th>' for name in head)
     body = "".join(
         "<tr>" + "".join(f'<td style="text-align:left">{escape(cell)}</td>' for cell in row) + "</tr>" for row in rows
     )
-    return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+    remarks = "".join(f"<p>[{n}] {escape(remark)}</p>" for remark, n in numbered_remarks(audit.results).items())
+    return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>{remarks}"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LOWER, UPPER = "#116329", "#a40e26"
+OPEN_ALPHA = 0.3
 
 
 def _axes(ax: Axes | None) -> Axes:
@@ -123,20 +124,31 @@ def _named(results: Sequence[Quantification]) -> list[tuple[str, Quantification]
 def plot_profile(
     result: Quantification, attribute: str, *, ax: Axes | None = None, time_limit: float | None = None
 ) -> Axes:
-    """The share of the inputs with each value of the attribute that are counterexamples."""
+    """The share of the inputs with each value of the attribute that are counterexamples: certain bounds.
+
+    What is proved is drawn full, what a search has left open above it pale.
+    """
     ax = _axes(ax)
     table = result.profile(attribute, time_limit=time_limit)
-    shares = (100 * table["density"].fillna(0.0)).tolist()
+    lower, upper = ((100 * table[f"density_{end}"].fillna(0.0)).tolist() for end in ("lower", "upper"))
+    is_open = any(high - low > 1e-6 for low, high in zip(lower, upper))
     axis = next(a for a in result.origin.grid.axes if a.attribute.name == attribute)
     ends = [None if cell.low is None else (float(cell.low[0]), float(cell.high[0])) for cell in axis.cells]
     if all(end is not None for end in ends) and len(ends) > 1:
         edges = [ends[0][0], *(end[1] for end in ends)]  # type: ignore[index]
-        ax.stairs(shares, edges, fill=True, color="C0")
+        if is_open:
+            ax.stairs(upper, edges, fill=True, color="C0", alpha=OPEN_ALPHA, label="at most")
+        ax.stairs(lower, edges, fill=True, color="C0", label="at least")
         ax.set(xlabel=attribute, ylabel="unfair share (%)")
     else:
-        ax.barh([str(v) for v in table["value"]], shares, color="C0")
+        names = [str(v) for v in table["value"]]
+        if is_open:
+            ax.barh(names, upper, color="C0", alpha=OPEN_ALPHA, label="at most")
+        ax.barh(names, lower, color="C0", label="at least")
         ax.invert_yaxis()
         ax.set(ylabel=attribute, xlabel="unfair share (%)")
+    if is_open:
+        ax.legend()
     return ax
 
 

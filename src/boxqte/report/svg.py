@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR
 from html import escape
+
+from boxqte.numbers import CELL, kind_of, number_text, rounded
 
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 12, 46
 STEPS = 300  # a point that moves less than the 300th part of the chart is not seen
@@ -42,38 +45,61 @@ def bounds_chart(trace: Sequence[tuple[float, float, float]], name: str, *, widt
     last = points[-1]
     label = (
         f"{name}: bounds on the measure over time. They begin at 0 and 1; after {last[0]:.3g} seconds the lower bound "
-        f"is {last[1]:.6g} and the upper bound is {last[2]:.6g}."
+        f"is {rounded(last[1], ROUND_FLOOR, 6)} and the upper bound is {rounded(last[2], ROUND_CEILING, 6)}."
     )
     return _svg(frame, label, axes + band + lines)
 
 
-def steps_chart(cells: Sequence[tuple[float, float, float]], name: str, unit: str, *, width: int, height: int) -> str:
-    """The unfair share by value of a numeric attribute: one step a cell, given as (low, high, share)."""
-    most = max((share for *_, share in cells), default=0.0) or 1.0
-    first, last = cells[0][0], cells[-1][1]
+@dataclass(frozen=True)
+class Step:
+    """A cell of a numeric attribute: from low to high, with bounds on its share; None if nothing useful is known."""
+
+    low: float
+    high: float
+    ends: tuple[float, float] | None
+
+
+def steps_chart(
+    cells: Sequence[Step], name: str, unit: str, *, width: int, height: int, confidence: float | None = None
+) -> str:
+    """The unfair share by value of a numeric attribute: up to the lower bound a bar, from there to the upper one a band."""
+    known = [cell.ends for cell in cells if cell.ends is not None]
+    most = max((upper for _, upper in known), default=0.0) or 1.0
+    first, last = cells[0].low, cells[-1].high
     frame = Frame(width, height, (first, last if last > first else first + 1), (0.0, most))
     parts = []
-    for low, high, share in cells:
-        left, right = frame.x(low), max(frame.x(high), frame.x(low) + 1)
-        top = frame.y(share)
-        if share > 0:
-            parts.append(f'<rect class="bar" x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" '
-                         f'height="{frame.y(0) - top:.1f}"/>')  # fmt: skip
+    kind = kind_of(0, 1, confidence)
+    for cell in cells:
+        if cell.ends is None:
+            continue
+        left, right = frame.x(cell.low), max(frame.x(cell.high), frame.x(cell.low) + 1)
+        lower, upper = cell.ends
+        data = f'data-low="{cell.low!r}" data-high="{cell.high!r}" data-lower="{lower!r}" data-upper="{upper!r}"'
+        spans = (("bar", 0.0, lower, ""), ("band", lower, upper, f' {data} data-kind="{kind}"'))
+        for style, start, stop, more in spans:
+            top = frame.y(stop)
+            if stop > start or more:
+                parts.append(f'<rect class="{style}" x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" '
+                             f'height="{frame.y(start) - top:.1f}"{more}/>')  # fmt: skip
     axes = _axes(frame, name, unit, x_ticks=ticks(*frame.x_range, width // 90), y_ticks=ticks(0, most, 4), percent=True)
-    peak = max(cells, key=lambda cell: cell[2])
-    label = (
-        f"{unit} by {name}, from {first:.6g} to {last:.6g}; the most, {100 * peak[2]:.3g} %, between {peak[0]:.6g} and "
-        f"{peak[1]:.6g}."
-    )
+    label = f"{unit} by {name}, from {first:.6g} to {last:.6g}, {kind} bounds"
+    if known:
+        peak = max((cell for cell in cells if cell.ends is not None), key=lambda cell: cell.ends or (0.0, 0.0))
+        shown = number_text(*(peak.ends or (0.0, 0.0)), CELL, confidence=confidence)
+        label += f"; the most, {shown}, between {peak.low:.6g} and {peak.high:.6g}"
+    if len(known) < len(cells):
+        label += f"; {len(cells) - len(known)} of {len(cells)} intervals are not decided"
+    label += "."
     return _svg(frame, label, axes + "".join(parts))
 
 
-def bar(share: float) -> str:
-    """A bar for a table cell; the number stands beside it, so it is hidden from screen readers."""
-    width = 100 * min(max(share, 0.0), 1.0)
+def bar(lower: float, upper: float) -> str:
+    """Bounds as a bar for a table cell; the numbers stand beside it, so it is hidden from screen readers."""
+    start, stop = (100 * min(max(end, 0.0), 1.0) for end in (lower, upper))
     return (
         '<svg class="cell" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true" focusable="false">'
-        f'<rect class="rail" width="100" height="8"/><rect class="bar" width="{width:.2f}" height="8"/></svg>'
+        f'<rect class="rail" width="100" height="8"/><rect class="bar" width="{start:.2f}" height="8"/>'
+        f'<rect class="band" x="{start:.2f}" width="{stop - start:.2f}" height="8"/></svg>'
     )
 
 

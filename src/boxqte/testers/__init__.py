@@ -14,6 +14,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from boxqte import checks
 from boxqte.errors import EngineError
 
 if TYPE_CHECKING:
@@ -102,22 +103,27 @@ def find_idis(
     >>> len(found) > 0, found.tests, found.rejected
     (True, 500, 0)
     """
-    from boxqte.quantification import read_space
+    import pandas as pd
+
+    from boxqte.space import read_space
+    from boxqte.tables import table_of
     from boxqte.testers.blackbox import BlackBox
     from boxqte.testers.coordinates import Coordinates
     from boxqte.testers.session import Session, Spent
 
     if seconds is None and tests is None:
         raise EngineError("a tester needs a budget: seconds, tests, or both")
-    if seconds is not None and not seconds > 0:
-        raise EngineError(f"seconds: must be above 0, found {seconds}")
-    if tests is not None and tests < 1:
-        raise EngineError(f"tests: must be at least 1, found {tests}")
+    seconds = checks.seconds(seconds, "seconds")
+    tests = None if tests is None else checks.whole(tests, "tests")
+    random_state = None if random_state is None else checks.whole(random_state, "random_state", 0)
+    checks.function(progress, "progress")
     bound = read_space(space)
     at = Coordinates(bound, sensitive)
     tester = make_tester(method, options, batch=batch, variant=variant)
     box = BlackBox(model, bound, input=input, allow_pickle=allow_pickle)
-    rows = None if data is None else at.read(data)
+    rows = (
+        None if data is None else at.read(data if isinstance(data, pd.DataFrame) else table_of(data).frame.to_pandas())
+    )
     tester.prepare()
     session = Session(box, at, batch=batch, seconds=seconds, tests=tests, random_state=random_state, data=rows,
                       progress=progress)  # fmt: skip
@@ -168,8 +174,9 @@ def _findings(session: Any, box: Any, at: Any, tester: Tester, variant: str, sta
 
 def named_tester(name: str) -> Any:
     """The class of the tester of that name."""
-    if name not in TESTERS:
-        raise EngineError(f"method: '{name}' is unknown; testers are {', '.join(TESTERS)}")
+    if not isinstance(name, str) or name not in TESTERS:
+        meant = checks.did_you_mean(name, TESTERS)
+        raise EngineError(f"method: '{name}' is unknown{meant}; testers are {', '.join(TESTERS)}")
     module, _, cls = TESTERS[name].partition(":")
     return getattr(importlib.import_module(module), cls)
 
@@ -178,7 +185,10 @@ def make_tester(
     name: str, options: Mapping[str, Any] | None = None, *, batch: bool = True, variant: Variant = "fixed"
 ) -> Tester:
     """The tester of that name with the given options; errors name what would be accepted."""
+    from boxqte.options import check_types
+
     cls = named_tester(name)
+    check_types(f"tester '{name}'", cls.Options, options)
     known = [f.name for f in fields(cls.Options)]
     for key in options or {}:
         if key not in known:

@@ -41,7 +41,7 @@ class Tester(ABC):
         return ()
 
     def prepare(self) -> None:
-        """Import and compile what is needed before the clock starts."""
+        """Import what is needed before the clock starts."""
         for module in self.needs():
             try:
                 importlib.import_module(module)

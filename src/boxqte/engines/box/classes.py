@@ -20,99 +20,18 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from boxqte import _core
 from boxqte.axes import Cell
 from boxqte.engines.box.driver import BOUNDS, BoxArray, Closed, FloatArray, Reply
-from boxqte.engines.box.jit import allocating
+from boxqte.engines.point import FAIR, LOW, UNFAIR
 from boxqte.engines.point.classes import ClassDecider
-from boxqte.engines.point.kernels import FAIR, LOW, UNFAIR, Forest, Int32Array, Int64Array
+from boxqte.engines.point.trees import Int32Array, Int64Array, padded
 from boxqte.manyclasses import FLOAT_MARGIN, ClassGrid, rival_target
 
 Ranges = npt.NDArray[np.int64]  # box x axis x (first refined cell, last refined cell)
 BoolArray = npt.NDArray[np.bool_]
 OPEN = 9
 FRONTIER = 512
-
-
-@allocating
-def bound_classes(
-    forest: Forest, bases: Int64Array, low: Int32Array, high: Int32Array, least: Int64Array, most: Int64Array,
-    lead: Int64Array, score: Int64Array, cut: Int64Array,
-) -> None:  # fmt: skip
-    """For every box: bounds of every class's margin, of every difference, and the cut that most of the spread hangs on.
-
-    lead[i, c, r] is at most F_c - F_r on box i. `cut[i]` is (axis, base cell); the axis is -1 if no tree is undecided.
-    """
-    n_classes = len(bases)
-    stack = np.zeros(len(forest.axis) + 1, np.int64)
-    for i in range(len(low)):
-        for c in range(n_classes):
-            least[i, c] = bases[c]
-            most[i, c] = bases[c]
-            for r in range(n_classes):
-                lead[i, c, r] = bases[c] - bases[r]
-        best = np.int64(0)
-        cut[i, 0] = -1
-        for t in range(len(forest.roots)):
-            out = np.int64(forest.output[t])
-            stack[0] = forest.roots[t]
-            depth = 1
-            first = True
-            tree_cut, tree_axis = np.int64(0), np.int64(-1)
-            t_least = np.zeros(n_classes, np.int64)
-            t_most = np.zeros(n_classes, np.int64)
-            t_lead = np.zeros((n_classes, n_classes), np.int64)
-            while depth > 0:
-                depth -= 1
-                node = stack[depth]
-                while forest.axis[node] >= 0:
-                    a, k = np.int64(forest.axis[node]), np.int64(forest.cut[node])
-                    if k >= 0:
-                        yes, no = low[i, a] < k, high[i, a] >= k
-                    else:
-                        inside = forest.odd[-1 - k, high[i, a] + 1] - forest.odd[-1 - k, low[i, a]]
-                        yes, no = inside > 0, inside < high[i, a] - low[i, a] + 1
-                    if yes and no:
-                        if tree_axis < 0:
-                            tree_axis = a
-                            tree_cut = k if k >= 0 else np.int64((low[i, a] + high[i, a] + 1) // 2)
-                        stack[depth] = forest.no[node]
-                        depth += 1
-                    node = node + 1 if yes else np.int64(forest.no[node])
-                if out >= 0:
-                    v = forest.value[node, 0]
-                    t_least[out] = v if first else min(t_least[out], v)
-                    t_most[out] = v if first else max(t_most[out], v)
-                else:
-                    for c in range(n_classes):
-                        v = forest.value[node, c]
-                        t_least[c] = v if first else min(t_least[c], v)
-                        t_most[c] = v if first else max(t_most[c], v)
-                        for r in range(n_classes):
-                            d = v - forest.value[node, r]
-                            t_lead[c, r] = d if first else min(t_lead[c, r], d)
-                first = False
-            spread = np.int64(0)
-            for c in range(n_classes):
-                least[i, c] += t_least[c]
-                most[i, c] += t_most[c]
-                spread = max(spread, t_most[c] - t_least[c])
-                if out < 0:
-                    for r in range(n_classes):
-                        lead[i, c, r] += t_lead[c, r]
-            if out >= 0:
-                for r in range(n_classes):
-                    if r != out:
-                        lead[i, out, r] += t_least[out]
-                        lead[i, r, out] -= t_most[out]
-            if tree_axis >= 0:
-                place = forest.line_start[tree_axis] + tree_cut
-                score[place] += spread
-                if score[place] > best:
-                    best = score[place]
-                    cut[i, 0] = tree_axis
-                    cut[i, 1] = tree_cut
-        for place in range(len(score)):
-            score[place] = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,18 +64,17 @@ class ClassWorker:
         p = self.decider.problem
         self.axes = [grid.axes[a] for a in p.axis_ids]
         self.axis_ids = np.array(p.axis_ids, np.int64)
-        self.masses = [np.array([float(m) for m in axis.refined_masses]) for axis in self.axes]
-        self.sensitive = p.forest.sensitive
+        most = max((len(axis.refined) for axis in self.axes), default=1)
+        self.masses = padded([[float(m) for m in axis.refined_masses] for axis in self.axes], most, np.float64)
         self.targets = np.array([[rival_target(c, r) for r in range(grid.n_classes)] for c in range(grid.n_classes)])
         np.fill_diagonal(self.targets, np.iinfo(np.int64).min // 2)  # a class is no rival of itself
         idle = [a for i, a in enumerate(grid.axes) if a.sensitive and i not in p.axis_ids]
         # An idle sensitive attribute with a second value offers every x an x' that differs.
         self.free = not any(a.sensitive for a in grid.axes) or any(a.n_cells > 1 or not a.single[0] for a in idle)
-        self.score = np.zeros(int(p.forest.line_start[-1]) + 1, np.int64)
 
     @property
     def memory(self) -> int:
-        return sum(a.nbytes for a in (*self.decider.problem.forest, self.score)) + (64 << 20)
+        return int(self.decider.core.bytes) + (64 << 20)
 
     def halt(self) -> None:
         """Nothing to do: every call is short."""
@@ -198,8 +116,8 @@ class ClassWorker:
         p, grid = self.decider.problem, self.grid
         slack = 2 * p.fuzz
         base, window = self._base_ranges(ranges), self._windows(ranges)
-        least, most, lead, cut = self._bounds(*base)
-        reach = self._bounds(*window)[2]
+        least, most, lead, cut = self.decider.core.bound_classes(*base)
+        reach = self.decider.core.bound_classes(*window)[2]
         verdict = np.full(len(ranges), OPEN, np.int8)
         beats: BoolArray = np.all(lead > self.targets + slack, axis=2)
         stays: BoolArray = np.all(reach > self.targets + slack, axis=2)
@@ -220,13 +138,6 @@ class ClassWorker:
             shared = unfair & self._within_reach_of_all(ranges[asked], witness)
             verdict[asked[shared]] = UNFAIR
         return Judged(verdict, cut)
-
-    def _bounds(self, low: Int32Array, high: Int32Array) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
-        n, k = len(low), self.grid.n_classes
-        least, most, lead = np.empty((n, k), np.int64), np.empty((n, k), np.int64), np.empty((n, k, k), np.int64)
-        cut = np.zeros((n, 2), np.int64)
-        bound_classes(self.decider.problem.forest, self.decider.bases, low, high, least, most, lead, self.score, cut)
-        return least, most, lead, cut
 
     def _confidence(
         self, least: Int64Array, most: Int64Array, lead: Int64Array, top: npt.NDArray[np.intp], one_class: BoolArray
@@ -276,29 +187,14 @@ class ClassWorker:
 
     def split(self, ranges: Ranges, cut: Int64Array) -> Ranges:
         """Both sides of every box: at its cut, or in the middle of the axis with the most cells."""
-        below, above = ranges.copy(), ranges.copy()
-        for i in range(len(ranges)):
-            a, place = cut[i].tolist()
-            if a >= 0:
-                at = int(np.searchsorted(self.axes[a].base, place))
-            else:
-                a = int((ranges[i, :, 1] - ranges[i, :, 0]).argmax())
-                at = int(ranges[i, a].sum() + 1) // 2
-            below[i, a, 1] = at - 1
-            above[i, a, 0] = at
-        return np.concatenate([below, above])
+        if not len(ranges):
+            return ranges
+        sides: Ranges = self.decider.core.split_boxes(np.ascontiguousarray(ranges), np.ascontiguousarray(cut))
+        return sides
 
     def mass(self, ranges: Ranges) -> FloatArray:
-        """The mass of every box: sums of cells, then a product, as `rounding_bound` counts."""
-        total = np.ones(len(ranges))
-        for i, masses in enumerate(self.masses):
-            sums: dict[tuple[int, int], float] = {}
-            column = []
-            for first, last in ranges[:, i].tolist():
-                if (first, last) not in sums:
-                    sums[first, last] = math.fsum(masses[first : last + 1])
-                column.append(sums[first, last])
-            total *= np.array(column) if column else 1.0
+        """The mass of every box: sums of cells, then a product, as `class_rounding_bound` counts."""
+        total: FloatArray = _core.box_masses(np.ascontiguousarray(ranges), self.masses)
         return total
 
 
@@ -331,7 +227,7 @@ def decode(boxes: BoxArray) -> Ranges:
     return np.stack([first, first + bits.sum(axis=2, dtype=np.int64) - 1], axis=2).astype(np.int64)
 
 
-def class_rounding_bound(worker: ClassWorker) -> Fraction:
-    """As exchange_worker.rounding_bound: one rounding a cell mass, one a sum, one a product, and a few single ones."""
-    cells = sum(len(masses) + 1 for masses in worker.masses)
-    return Fraction(101, 100) * (cells + len(worker.axes) + 64) / 2**53 + Fraction(1, 2**1000)
+def class_rounding_bound(problem: ClassProblem) -> Fraction:
+    """As exchange_worker.rounding_bound: one rounding a cell mass, two a (Neumaier's) sum, one a product, a few single ones."""
+    cells = sum(len(problem.cells_of(i)) + 1 for i in range(len(problem.axis_ids)))
+    return Fraction(101, 100) * (cells + len(problem.axis_ids) + 64) / 2**53 + Fraction(1, 2**1000)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
@@ -15,6 +14,7 @@ from boxqte.grid import Grid
 from boxqte.result import Decided, Status
 
 if TYPE_CHECKING:
+    from boxqte.engines.box.classes import ClassProblem
     from boxqte.engines.box.problem import Problem
 
 
@@ -40,8 +40,6 @@ class BoxOptions:
     """Epsilon > 0: keep one table over all moving attributes while it has at most this many cells."""
     table_cells: int = 1 << 16
     """Epsilon > 0: otherwise tables of about this many cells; moving attributes beyond that are taken cell by cell."""
-    arena: int = 1 << 14
-    """Room for so many residual trees at first; it doubles when it is full."""
 
     def __post_init__(self) -> None:
         least = {"finish_limit": 5, "depth_first_below": 0, "mixed_limit": 0, "dense_cells": 0}
@@ -145,15 +143,16 @@ class Box:
         axis_ids = worker.decider.problem.axis_ids
         roots = classes.root_ranges(grid, axis_ids)
         notes = bool(self.observers)
+        problem = classes.ClassProblem(grid, axis_ids)
         for observer in self.observers:
-            observer.begin(classes.ClassProblem(grid, axis_ids), roots)
+            observer.begin(problem, roots)
         outcome = self.drive(
             lambda: classes.ClassWorker(grid, notes=notes),
             roots,
             np.ones(1),
             limits,
             watch,
-            rounding=classes.class_rounding_bound(worker),
+            rounding=classes.class_rounding_bound(problem),
             batch=classes.FRONTIER,
             call_nodes=self.settings.call_nodes,
             observers=self.observers,
@@ -163,7 +162,7 @@ class Box:
     def _tolerance(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
         """Some attribute moves by epsilon."""
 
-        from boxqte.engines.box import exchange_worker, jit, problem, window, window_worker
+        from boxqte.engines.box import exchange_worker, problem, window_worker
 
         p = problem.compile_problem(grid)
         if (2 * p.fuzz + 2) << p.shift >= 1 << 63:
@@ -180,16 +179,11 @@ class Box:
                 p,
                 mixed_limit=o.mixed_limit,
                 cell_limit=o.cell_limit,
-                arena=o.arena,
                 memory=room,
                 dense_cells=o.dense_cells,
                 table_cells=o.table_cells,
             )
 
-        if jit.needs_compiling(window.__file__):
-            print(jit.compiling_note(window.__file__), file=sys.stderr, flush=True)
-            window_worker.compile_kernels()
-            jit.mark_compiled(window.__file__)
         for observer in self.observers:
             observer.begin(p, roots)
         outcome = self.drive(
@@ -208,11 +202,13 @@ class Box:
         return replace(outcome, rounding_ambiguous=None)  # not computed here: None says so, 0 would claim it
 
 
-def rounding_bound(problem: Problem) -> Fraction:
+def rounding_bound(problem: Problem | ClassProblem) -> Fraction:
     """A proved bound on the rounding error of every sum of closed boxes' masses (docs/engine.md, 'Rounding')."""
-    from boxqte.engines.box import exchange_worker, window_worker
+    from boxqte.engines.box import classes, exchange_worker, window_worker
     from boxqte.engines.box.problem import sensitive_classes
 
+    if isinstance(problem, classes.ClassProblem):
+        return classes.class_rounding_bound(problem)
     if problem.grid.has_tolerance:
         return window_worker.rounding_bound(problem)
     return exchange_worker.rounding_bound(problem, len(sensitive_classes(problem)[1]))

@@ -8,21 +8,46 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from boxqte import _core
 from boxqte.axes import Cell
-from boxqte.engines.box.records import Cuts
-from boxqte.engines.box.state import Axes
 from boxqte.errors import EngineError
 from boxqte.grid import Grid, Thresholds
 
 BITS = 61  # sums of margins and thresholds stay below 2**BITS in magnitude
 MAX_CLASSES = 1 << 16
 ROLE_FIXED, ROLE_MOVING, ROLE_SENSITIVE = 0, 1, 2  # as Role in src/core/problem.hpp
+
+
+class Cuts(NamedTuple):
+    """The cuts of a problem, sorted by axis; all that a restriction needs to know."""
+
+    axis: npt.NDArray[np.int32]
+    """cut -> axis"""
+    start: npt.NDArray[np.int32]
+    """axis -> first cut; one more entry at the end"""
+    prefix: npt.NDArray[np.int32]
+    """cut -> how many cells it sends to `yes` (on a chain: the first so many)"""
+    mask: npt.NDArray[np.uint64]
+    """cut x word: the cells it sends to `yes`"""
+    implied_at: npt.NDArray[np.int64]
+    """cut -> where its two rows in `implied` begin"""
+    implied: npt.NDArray[np.int8]
+    """[side][other cut of the axis]: once this cut is taken to that side, 1 the other says yes, 0 no, -1 it is open"""
+
+
+class Axes(NamedTuple):
+    """The axes that some tree cuts."""
+
+    n_cells: npt.NDArray[np.int32]
+    mass: npt.NDArray[np.float64]
+    """axis x cell"""
+    chain: npt.NDArray[np.bool_]
+    """whether every cut of the axis is a prefix of its cells, so that one restriction settles all the others"""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Points of models with three or more classes: x's class against one rival after the other (kernels.find).
+"""Points of models with three or more classes: x's class against one rival after the other.
 
 x' has another class than c iff some rival beats c there: F_c - F_rival is at most `rival_target`. So each rival is one
 search, and a point is fair once all of them have failed.
@@ -15,10 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.engines.box.problem import BITS
-from boxqte.engines.point import kernels
-from boxqte.engines.point.decider import PointDecider
-from boxqte.engines.point.kernels import CLOSE, FAIR, LOW, OPEN, UNFAIR, UNKNOWN, Int64Array
-from boxqte.engines.point.trees import Int32Array, PointProblem, compile_points
+from boxqte.engines.point.decider import CLOSE, LOW, OPEN, PointDecider
+from boxqte.engines.point.trees import Int32Array, Int64Array, PointProblem, compile_points
 from boxqte.grid import Thresholds
 from boxqte.manyclasses import ClassGrid, rival_target, top_class
 
@@ -26,8 +24,7 @@ Range = tuple[int, int]
 
 
 def compile_classes(grid: ClassGrid) -> tuple[PointProblem, Int64Array, int]:
-    """The arrays of a class grid, trees sorted by output, the bases in 64 bits, and how many bits were dropped for that."""
-    order = np.argsort(grid.tree_output, kind="stable")
+    """The arrays of a class grid, the bases in 64 bits, and how many bits were dropped for that."""
     width = 1 if (grid.tree_output >= 0).all() else grid.n_classes
     values = [row if len(row) == width else row * width for row in grid.leaf_values]
     largest = _largest_sum(grid)
@@ -35,10 +32,10 @@ def compile_classes(grid: ClassGrid) -> tuple[PointProblem, Int64Array, int]:
     half = (1 << shift) >> 1
     table = np.zeros((len(grid.cut), width), np.int64)
     table[grid.leaf >= 0] = [[(v + half) >> shift for v in row] for row in values]
-    bases = np.array([base >> shift for base in grid.bases], np.int64)
+    bases = [base >> shift for base in grid.bases]
     fuzz = len(grid.roots) // 2 + 3 if shift else 0
-    problem = compile_points(grid, table, 0, Thresholds(1, 0, 1, 0), fuzz, order, grid.tree_output)
-    return problem, bases, shift
+    problem = compile_points(grid, table, bases, Thresholds(1, 0, 1, 0), fuzz, grid.tree_output)
+    return problem, np.array(bases, np.int64), shift
 
 
 def _largest_sum(grid: ClassGrid) -> int:
@@ -66,97 +63,51 @@ class ClassDecider(PointDecider):
         self.blurred = grid.low_possible and (shift > 900 or blur > Fraction(1, 10**11))
         return problem
 
+    def margins(self, cells: npt.NDArray[np.integer], workers: int = 1) -> Int64Array:
+        """F_k, rounded to 64 bits, for rows of base cells (points x axes of the grid)."""
+        outputs = np.empty((len(cells), self.grid.n_classes), np.int64)
+        self.core.margins(np.ascontiguousarray(cells, np.int64), outputs, workers)
+        return outputs
+
     def top_classes(self, cells: npt.NDArray[np.integer]) -> Int64Array:
         """The class in every row of base cells (points x axes of the grid)."""
         if self.problem.fuzz:  # 64 bits might not tell
             return np.array([top_class(exact_margins(self.grid, row)) for row in cells.tolist()], np.int64)
-        margins = np.tile(self.bases, (len(cells), 1))
-        kernels.margins(
-            self.problem.forest, np.ascontiguousarray(cells[:, list(self.problem.axis_ids)], np.int32), margins
-        )
-        top: Int64Array = margins.argmax(axis=1)
+        top: Int64Array = self.margins(cells).argmax(axis=1)
         return top
 
     def _decide(
         self,
-        points: npt.NDArray[np.int64],
+        points: Int64Array,
         budget: int,
+        workers: int,
+        low: Int32Array | None,
+        high: Int32Array | None,
         verdict: npt.NDArray[np.int8],
         witness: Int32Array,
-        windows: tuple[Int32Array, Int32Array] | None,
     ) -> None:
-        p, grid = self.problem, self.grid
-        own, low, high, must = self._within(points, windows)
-        margins = np.tile(self.bases, (len(points), 1))
-        kernels.margins(p.forest, own, margins)
-        ranked = np.sort(margins, axis=1)
-        top = margins.argmax(axis=1)
+        grid, fuzz = self.grid, self.problem.fuzz
+        own = np.stack([axis.base[points[:, a]] for a, axis in enumerate(grid.axes)], axis=1)
+        margins = self.margins(own, workers)
+        ranked = np.partition(margins, -2, axis=1)
         verdict[:] = OPEN
-        unclear = np.full(len(points), p.fuzz > 0) & (ranked[:, -1] - ranked[:, -2] <= 2 * p.fuzz)
+        unclear = np.full(len(points), fuzz > 0) & (ranked[:, -1] - ranked[:, -2] <= 2 * fuzz)
         if self.blurred:
             unclear[:] = True
         else:
             sure, not_sure = grid.clearly_confident(margins.astype(np.float64) * self.step)
             verdict[not_sure] = LOW
             for i in np.flatnonzero(~sure & ~not_sure).tolist():
-                if p.fuzz:
+                if fuzz:
                     unclear[i] = True
                 elif not grid.confident(margins[i].tolist()):
                     verdict[i] = LOW
         verdict[unclear] = CLOSE
-        found = np.zeros(own.shape, np.int32)
-        given_up = np.zeros(len(points), bool)
-        close = np.zeros(len(points), bool)
-        for rival in range(grid.n_classes):
-            for c in np.unique(top[verdict == OPEN]).tolist():
-                if c == rival:
-                    continue
-                here = np.where((verdict == OPEN) & (top == c), OPEN, FAIR).astype(np.int8)
-                self._against(c, rival, own, low, high, must, budget, here, found)
-                asked = (verdict == OPEN) & (top == c)
-                verdict[asked & (here == UNFAIR)] = UNFAIR
-                given_up |= asked & (here == UNKNOWN)
-                close |= asked & (here == CLOSE)
-        verdict[(verdict == OPEN) & close] = CLOSE
-        verdict[(verdict == OPEN) & given_up] = UNKNOWN
-        verdict[verdict == OPEN] = FAIR
-        unfair = np.flatnonzero(verdict == UNFAIR)
-        witness[unfair] = p.witnesses(points[unfair], found[unfair])
-        if windows is not None:
-            verdict[verdict == CLOSE] = UNKNOWN
-        for i in np.flatnonzero(verdict == CLOSE).tolist():
-            confident, other = class_counterexample(grid, points[i].tolist())
-            verdict[i] = LOW if not confident else FAIR if other is None else UNFAIR
-            if other is not None:
-                witness[i] = other
+        top = np.ascontiguousarray(margins.argmax(axis=1), np.int64)
+        self.core.decide_rivals(points, top, verdict, witness, budget, workers, low, high)
 
-    def _against(
-        self,
-        c: int,
-        rival: int,
-        own: Int32Array,
-        low: Int32Array,
-        high: Int32Array,
-        must: npt.NDArray[np.bool_],
-        budget: int,
-        verdict: npt.NDArray[np.int8],
-        found: Int32Array,
-    ) -> None:
-        """Can the rival win near any of the OPEN points, whose class is c?"""
-        forest = self.problem.forest
-        n = len(own)
-        if (forest.output >= 0).all():
-            value = np.ascontiguousarray(forest.value[:, 0])
-            plus, minus = (np.searchsorted(forest.output, [k, k + 1]) for k in (c, rival))
-        else:
-            value = forest.value[:, c] - forest.value[:, rival]
-            plus, minus = np.array([0, len(forest.roots)]), np.array([0, 0])
-        constant = int(self.bases[c]) - int(self.bases[rival])
-        # The kernels' target is exact without fuzz; with it, sums of two outputs are off by twice the fuzz of one.
-        self._find(
-            value, np.tile(plus, (n, 1)), np.tile(minus, (n, 1)), np.full(n, constant), np.full(n, rival_target(c, rival)),
-            2 * self.problem.fuzz, own, low, high, must, budget, verdict, found,
-        )  # fmt: skip
+    def _exactly(self, cells: list[int]) -> tuple[bool, list[int] | None]:
+        return class_counterexample(self.grid, cells)
 
 
 def exact_margins(grid: ClassGrid, cells: Sequence[int]) -> list[int]:

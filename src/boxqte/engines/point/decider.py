@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from boxqte.engines.point import kernels
+from boxqte import _core
 from boxqte.engines.point.exact import counterexample
-from boxqte.engines.point.kernels import CLOSE, FAIR, LOW, OPEN, UNFAIR, UNKNOWN, Int64Array, Search
-from boxqte.engines.point.trees import Int32Array, PointProblem, compile_binary, frames_needed
+from boxqte.engines.point.trees import Int32Array, Int64Array, PointProblem, compile_binary
 from boxqte.grid import Grid
 
 __all__ = ["FAIR", "LOW", "UNFAIR", "UNKNOWN", "PointDecider", "Verdicts"]
 
+FAIR, UNFAIR, LOW, UNKNOWN = (
+    int(kind) for kind in (_core.Kind.FAIR, _core.Kind.UNFAIR, _core.Kind.LOW, _core.Kind.UNKNOWN)
+)
+CLOSE, OPEN = _core.POINT_CLOSE, _core.POINT_OPEN
 DENSE_LIMIT = 4096
-CHUNK = 256
 NO_BUDGET = int(np.iinfo(np.int64).max)
+
+Windows = tuple[Int32Array, Int32Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,9 +63,7 @@ class PointDecider:
     def __init__(self, grid: Grid, *, dense_limit: int = DENSE_LIMIT):
         self.grid = grid
         self.problem = self._compile()
-        self.dense_limit = dense_limit
-        self._growth = 1
-        self._own = threading.local()
+        self.core = self.problem.core(dense_limit)
 
     def _compile(self) -> PointProblem:
         return compile_binary(self.grid)
@@ -74,7 +74,7 @@ class PointDecider:
         *,
         budget: int | None = None,
         workers: int = 1,
-        windows: tuple[Int32Array, Int32Array] | None = None,
+        windows: Windows | None = None,
     ) -> Verdicts:
         """Decide points given by their refined cells (points x axes of the grid).
 
@@ -95,131 +95,33 @@ class PointDecider:
             raise ValueError(f"cells: expected shape (points, {len(self.grid.axes)}), found {points.shape}")
         verdict = np.full(len(points), UNKNOWN, np.int8)
         witness = np.full(points.shape, -1, np.int32)
-        starts = range(0, len(points), CHUNK)
-
-        def chunk(start: int) -> None:
-            part = slice(start, start + CHUNK)
-            inside = None if windows is None else (windows[0][part], windows[1][part])
-            self._decide(points[part], NO_BUDGET if budget is None else budget, verdict[part], witness[part], inside)
-
-        if workers == 1 or len(points) <= CHUNK:
-            for start in starts:
-                chunk(start)
-        else:
-            with ThreadPoolExecutor(workers) as pool:
-                list(pool.map(chunk, starts))
-        return Verdicts(verdict, witness)
-
-    def _within(
-        self, points: npt.NDArray[np.int64], windows: tuple[Int32Array, Int32Array] | None
-    ) -> tuple[Int32Array, Int32Array, Int32Array, npt.NDArray[np.bool_]]:
-        """The problem's windows of the points, cut down to the given ones."""
-        own, low, high, must = self.problem.windows(points)
+        low, high = (None, None) if windows is None else (np.ascontiguousarray(w, np.int32) for w in windows)
+        self._decide(points, NO_BUDGET if budget is None else budget, workers, low, high, verdict, witness)
+        close = np.flatnonzero(verdict == CLOSE)
         if windows is not None:
-            mine = list(self.problem.axis_ids)
-            low, high = np.maximum(low, windows[0][:, mine]), np.minimum(high, windows[1][:, mine])
-        return own, low, high, must
-
-    def _decide(
-        self,
-        points: npt.NDArray[np.int64],
-        budget: int,
-        verdict: npt.NDArray[np.int8],
-        witness: Int32Array,
-        windows: tuple[Int32Array, Int32Array] | None,
-    ) -> None:
-        p = self.problem
-        t, fuzz, n_trees = p.thresholds, p.fuzz, len(p.forest.roots)
-        own, low, high, must = self._within(points, windows)
-        margins = np.full((len(points), 1), p.base, np.int64)
-        kernels.margins(p.forest, own, margins)
-        F = margins[:, 0]
-        positive = (t.conf_pos + fuzz <= F) & (t.pos + fuzz <= F)
-        negative = (t.conf_neg - fuzz >= F) & (t.neg - fuzz >= F)
-        verdict[:] = np.where(positive | negative, OPEN, CLOSE)
-        verdict[(t.conf_neg + fuzz < F) & (t.conf_pos - fuzz > F)] = LOW
-        # A positive x looks for F <= neg, a negative one for -F <= -pos.
-        sides = np.array([[0, n_trees], [0, 0]])
-        found = np.zeros(own.shape, np.int32)
-        self._find(
-            np.ascontiguousarray(p.forest.value[:, 0]), sides[np.where(positive, 0, 1)], sides[np.where(positive, 1, 0)],
-            np.where(positive, p.base, -p.base), np.where(positive, t.neg, -t.pos), fuzz, own, low, high, must, budget,
-            verdict, found,
-        )  # fmt: skip
-        unfair = np.flatnonzero(verdict == UNFAIR)
-        witness[unfair] = p.witnesses(points[unfair], found[unfair])
-        if windows is not None:
-            verdict[verdict == CLOSE] = UNKNOWN
-        for i in np.flatnonzero(verdict == CLOSE).tolist():
-            confident, other = counterexample(self.grid, points[i].tolist())
+            verdict[close] = UNKNOWN
+            return Verdicts(verdict, witness)
+        for i in close.tolist():
+            confident, other = self._exactly(points[i].tolist())
             verdict[i] = LOW if not confident else FAIR if other is None else UNFAIR
             if other is not None:
                 witness[i] = other
+        return Verdicts(verdict, witness)
 
-    def _find(
+    def _decide(
         self,
-        value: Int64Array,
-        plus: Int64Array,
-        minus: Int64Array,
-        constant: Int64Array,
-        target: Int64Array,
-        fuzz: int,
-        own: Int32Array,
-        low: Int32Array,
-        high: Int32Array,
-        must: npt.NDArray[np.bool_],
+        points: Int64Array,
         budget: int,
+        workers: int,
+        low: Int32Array | None,
+        high: Int32Array | None,
         verdict: npt.NDArray[np.int8],
-        found: Int32Array,
+        witness: Int32Array,
     ) -> None:
-        """kernels.find_all, again with more room as often as some point needs it."""
-        done: kernels.Int = 0
-        while True:
-            done = kernels.find_all(
-                self.problem.forest, self._search(), value, plus, minus, constant, target, fuzz, own, low, high, must,
-                self.dense_limit, budget, verdict, found, done,
-            )  # fmt: skip
-            if done == len(own):
-                return
-            self._growth *= 2
+        """Fill in verdicts and witnesses; CLOSE where 64 bits cannot tell."""
+        t = self.problem.thresholds
+        self.core.decide(points, verdict, witness, (t.pos, t.neg, t.conf_pos, t.conf_neg), budget, workers, low, high)
 
-    def _search(self) -> Search:
-        """This thread's working memory; a larger one if some point has outgrown it."""
-        kept: tuple[int, Search] | None = getattr(self._own, "kept", None)
-        if kept is None or kept[0] < self._growth:
-            kept = (self._growth, self._new_search(self._growth))
-            self._own.kept = kept
-        return kept[1]
-
-    def _new_search(self, growth: int) -> Search:
-        p = self.problem
-        n_axes, n_nodes, n_trees = len(p.axis_ids), len(p.forest.axis), len(p.forest.roots)
-        sizes = np.diff(p.forest.line_start).tolist()
-        frames = frames_needed(sizes, kernels.FREE_FRAMES) + 1
-        cells = int(p.forest.line_start[-1])
-        nodes, trees = (n_nodes + 1024) * growth, (4 * n_trees + 64) * growth
-        return Search(
-            axis=np.empty(nodes, np.int32),
-            cut=np.empty(nodes, np.int32),
-            no=np.empty(nodes, np.int32),
-            value=np.empty(nodes, np.int64),
-            root=np.empty(trees, np.int32),
-            least=np.empty(trees, np.int64),
-            spread=np.empty(trees, np.int64),
-            frame_low=np.empty((frames, n_axes), np.int32),
-            frame_high=np.empty((frames, n_axes), np.int32),
-            frame_tree=np.zeros(frames + 1, np.int64),
-            frame_node=np.zeros(frames + 1, np.int64),
-            frame_constant=np.zeros(frames, np.int64),
-            frame_lines=np.empty((frames, cells), np.int64),
-            frame_split=np.zeros((frames, 4), np.int64),
-            path=np.zeros((int(p.forest.depth.max(initial=0)) + 1, 5), np.int64),
-            low=np.empty(n_axes, np.int32),
-            high=np.empty(n_axes, np.int32),
-            cell=np.empty(n_axes, np.int32),
-            best=np.empty(n_axes, np.int32),
-            active=np.zeros(n_axes, bool),
-            score=np.zeros(cells + 1, np.int64),
-            dense=np.empty(max(self.dense_limit, 1), np.int64),
-            dims=np.zeros((max(n_axes, 1), 5), np.int64),
-        )
+    def _exactly(self, cells: list[int]) -> tuple[bool, list[int] | None]:
+        """One point in Python's integers: whether it is confident, and an x' if it is a counterexample."""
+        return counterexample(self.grid, cells)

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 from boxqte.engines import Limits, Outcome, Watch
-from boxqte.engines.box import jit
 from boxqte.engines.box.driver import Keeper, Observer, Recorder
 from boxqte.engines.box.engine import Box, BoxOptions
 from boxqte.engines.box.problem import used_axes
-from boxqte.engines.point import FAIR, LOW, UNFAIR, UNKNOWN, PointDecider, kernels, point_decider
+from boxqte.engines.point import FAIR, LOW, UNFAIR, UNKNOWN, point_decider
 from boxqte.engines.sample import sequence
 from boxqte.engines.sample.draws import Boxes, Draws, WholeSpace
 from boxqte.errors import EngineError
@@ -26,7 +25,12 @@ from boxqte.result import Decided, Statistical, Status, down, up
 PILOT = 1000
 FIRST_ROUND = 256
 ROUND_SECONDS = 0.4
-DRAWING_ERROR = 1e-11  # more than float masses and cumulative sums can shift the share of any set of inputs
+LARGEST_ROUND = 1 << 18
+POINTS = 1_000_000  # if nothing else ends the draws
+DRAWING_ERROR = (
+    1e-11  # more than float masses and cumulative sums can shift the share of any set of inputs, and so much
+)
+CELL_ERROR = 1e-15  # more a cell: an end of a cell is off by at most two units in the last place of 1
 
 
 @dataclass(frozen=True)
@@ -37,8 +41,8 @@ class SampleOptions:
     """The probability with which the statistical interval holds, at all times at once."""
     seed: int = 0
     """Of the random draws; the same seed and limits that count (not seconds) give the same draws."""
-    points: int = 1_000_000
-    """The most points that are drawn."""
+    points: int | None = None
+    """The most points that are drawn; none: as many as the gap or the time limit takes, 1,000,000 without either."""
     budget: int = 100_000_000
     """Give up on a point after about so many steps, of a few ns each; such points count against both ends."""
 
@@ -46,7 +50,7 @@ class SampleOptions:
         if not 0.5 <= self.confidence < 1:
             raise EngineError(f"confidence: must be at least 0.5 and below 1, found {self.confidence}")
         for name in ("points", "budget"):
-            if getattr(self, name) < 1:
+            if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise EngineError(f"engine 'sample': option '{name}' must be at least 1, found {getattr(self, name)}")
         if self.seed < 0:
             raise EngineError(f"engine 'sample': option 'seed' must be at least 0, found {self.seed}")
@@ -153,11 +157,11 @@ def sample(
     options: SampleOptions,
 ) -> Outcome:
     """Draw from the boxes (on these axes of the grid) until the interval is as short as `limits.gap`, or a limit is met."""
-    draws = Draws(grid, boxes, axis_ids, options.seed)
+    draws = Draws(grid, boxes, axis_ids, options.seed, workers=limits.workers)
     decider = point_decider(grid)
-    _warm_up(decider, grid)
-    run = _Run(decided, draws.mass, options, low_possible=grid.low_possible)
-    most = min(options.points, limits.node_limit or options.points)
+    cells = sum(len(axis.refined) for axis in grid.axes)
+    run = _Run(decided, draws.mass, DRAWING_ERROR + cells * CELL_ERROR, options, low_possible=grid.low_possible)
+    most = _most_points(limits, options)
     size, status, started = min(FIRST_ROUND, most), None, time.perf_counter()
     try:
         while status is None:
@@ -168,12 +172,14 @@ def sample(
             if run.priors is None and run.drawn >= min(PILOT, most / 10):
                 run.tune(min(most - run.drawn, run.drawn / max(now - started, 1e-9) * watch.seconds_left), limits.gap)
             status = run.status(limits.gap, most) or watch.report(
-                decided, nodes=run.drawn, statistical=(run.lower, run.upper)
+                decided, nodes=run.drawn, statistical=(run.lower, run.upper, options.confidence)
             )
             if status is Status.NODES:
                 status = Status.POINTS
-            fits = size / max(now - begun, 1e-9) * min(ROUND_SECONDS, max(watch.seconds_left, 0.0) / 2)
-            size = max(int(min(fits, 4 * size, most - run.drawn)), 1)
+            fits: float = LARGEST_ROUND
+            if limits.time_limit is not None:  # otherwise rounds are the same on every machine
+                fits = size / max(now - begun, 1e-9) * min(ROUND_SECONDS, max(watch.seconds_left, 0.0) / 2)
+            size = max(int(min(fits, LARGEST_ROUND, 4 * size, most - run.drawn)), 1)
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
     seconds = time.perf_counter() - started
@@ -181,12 +187,12 @@ def sample(
     return Outcome(decided, status or Status.INTERRUPTED, None, details, statistical=run.result(options))
 
 
-def _warm_up(decider: PointDecider, grid: Grid) -> None:
-    """Load or compile the kernels before the clock of the draws starts."""
-    if jit.needs_compiling(kernels.__file__):
-        print("boxqte: compiling, first run only ...", file=sys.stderr, flush=True)
-    decider.decide(np.zeros((1, len(grid.axes)), np.int64))
-    jit.mark_compiled(kernels.__file__)
+def _most_points(limits: Limits, options: SampleOptions) -> int:
+    """Where the draws end at the latest."""
+    counted = [n for n in (options.points, limits.node_limit) if n is not None]
+    if counted:
+        return min(counted)
+    return POINTS if limits.time_limit is None and limits.gap <= 0 else sys.maxsize
 
 
 class _Run:
@@ -196,9 +202,9 @@ class _Run:
     each with half of the allowed probability of error.
     """
 
-    def __init__(self, decided: Decided, mass: float, options: SampleOptions, low_possible: bool):
+    def __init__(self, decided: Decided, mass: float, error: float, options: SampleOptions, low_possible: bool):
         undecided = float(decided.undecided)
-        rest = max(undecided - mass, 0.0) + DRAWING_ERROR
+        rest = max(undecided - mass, 0.0) + error
         self.proved = sequence.Proved(down(Fraction(decided.fair)), down(Fraction(decided.unfair)), mass, rest)
         self.alpha = (1 - options.confidence) / 2
         self.low_possible = low_possible
@@ -241,7 +247,7 @@ class _Run:
             sequence.tuned_prior(pilots[1], expected, self.alpha, self.low_possible),
         )
 
-    def status(self, gap: float, most: int) -> Status | None:
+    def status(self, gap: float, most: float) -> Status | None:
         if gap > 0 and self.upper - self.lower <= gap:
             return Status.CONFIDENT_GAP
         return Status.POINTS if self.drawn >= most else None
