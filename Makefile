@@ -15,7 +15,7 @@ BUILD := --no-build-isolation --config-settings=build-dir
 export PATH := $(abspath $(VENV))/zig:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-sanitized lint format stub wheel check-arm64 tour reference bench bench-engine clean
+.PHONY: help demo test test-slow test-sanitized lint tidy format stub wheel check-arm64 tour reference bench bench-engine clean
 
 help: ## list the targets
 	@sed -n "s/^\([a-z0-9-]*\):.*## /\1\t/p" $(MAKEFILE_LIST) | expand -t 16
@@ -41,11 +41,13 @@ test-sanitized: $(VENV)/.developing ## random problems against the oracle, under
 	  $(PYTEST) -n $(WORKERS) -m "not slow and not data" -k "$(ONLY)" --timeout=1200 -o faulthandler_timeout=1300 \
 	  $(SANITIZED:%=tests/test_%.py)
 
-lint: $(VENV)/.developing ## ruff and mypy, clang-format and clang-tidy
+lint: $(VENV)/.developing ## ruff, mypy and clang-format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror $(SOURCES)
+
+tidy: $(VENV)/.developing ## clang-tidy over the core: takes minutes, and is not clean yet
 	@[ ! -d $(VENV)/zig ] || echo "make: clang-tidy is left out: it needs the headers of an installed C++ compiler"
 	[ -d $(VENV)/zig ] || printf '%s\n' $(filter %.cpp,$(SOURCES)) | xargs -n 1 -P $(WORKERS) sh -c '$(BIN)/clang-tidy --quiet $$0 -- $(HEADERS)'
 

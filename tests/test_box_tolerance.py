@@ -227,8 +227,8 @@ def test_leaf_values_of_absurdly_different_size_are_refused_by_name() -> None:
 
 
 def test_a_time_limit_interrupts_a_brick_under_work() -> None:
-    model, space = staircase(24, 6)  # one brick, of some seconds
-    limits = Limits(workers=2, time_limit=0.3)
+    model, space = staircase(32, 6)  # one brick, of some seconds
+    limits = Limits(workers=2, time_limit=0.1)
     outcome = Box(BoxOptions(dense_cells=0)).run(build_grid(model, space, Robustness(0.1)), limits, Watch(limits))
     assert outcome.status is Status.TIME
     assert (outcome.decided.fair, outcome.decided.unfair) == (0, 0)

@@ -225,10 +225,10 @@ def files(tmp_path_factory: pytest.TempPathFactory, found: Audit, page: str) -> 
     full = Findings(
         rules=tuple(Rule(("age >= 30", f"income < {i}", "race in [0, 1, 4]"), 0.01, 0.1, 0.5, "f: 0; m: 1") for i in range(9)),
         profiles=(
-            Profile("age", tuple(ProfileCell(str(i), i / 100, 0.01, float(i), i + 1.0) for i in range(18, 80))),
-            Profile("workclass", tuple(ProfileCell(f"Self-emp-not-inc {i}", i / 9, 0.01) for i in range(9))),
+            Profile("age", tuple(ProfileCell(str(i), i / 100, i / 100, 0.01, float(i), i + 1.0) for i in range(18, 80))),
+            Profile("workclass", tuple(ProfileCell(f"Self-emp-not-inc {i}", i / 9, i / 9, 0.01) for i in range(9))),
         ),
-        matrices=(FlipMatrix("race", ("Amer-Indian-Eskimo", "Asian-Pac-Islander", "White"), ((None, 0.1, 0.02),) * 3),),
+        matrices=(FlipMatrix("race", ("Amer-Indian-Eskimo", "Asian", "White"), ((None, (0.1, 0.1), (0.02, None)),) * 3),),
         pairs=tuple(
             Pair((Difference("a_long_name_without_any_space_in_it_at_all_1234567890", "1", "1"), Difference("sex", "f", "m")),
                  "refused", "granted") for _ in range(10)
@@ -236,7 +236,7 @@ def files(tmp_path_factory: pytest.TempPathFactory, found: Audit, page: str) -> 
         notes=("Drawn from the decided part.",),
     )  # fmt: skip
     real = gathering.gather
-    gathering.gather = lambda *_: full  # type: ignore[assignment]
+    gathering.gather = lambda *_, **__: full  # type: ignore[assignment]
     try:
         made = found.to_html()
     finally:
