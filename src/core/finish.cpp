@@ -1,7 +1,6 @@
 #include "finish.hpp"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 
 namespace boxqte {
@@ -9,19 +8,9 @@ namespace boxqte {
 namespace {
 
 constexpr int block = 64;  // sums are taken in blocks of this many terms: fewer roundings on the way to each sum
-constexpr int lanes = 8;   // sums that go on side by side
 constexpr int tile = 512;  // cells that stay in the nearest cache while B's entries go by
 
 }  // namespace
-
-std::size_t ListCache::Hash::operator()(const Key& key) const {
-  std::uint64_t hash = key.size();
-  for (const std::uint64_t word : key) {
-    hash = (hash ^ word) * 0x9E3779B97F4A7C15ull;
-    hash ^= hash >> 32;
-  }
-  return hash;
-}
 
 Finisher::Finisher(const Problem& problem, const ResidualTrees& trees, std::size_t memory)
     : problem_(problem),
@@ -66,11 +55,11 @@ Values& Finisher::part_list(const Node& node, const Parts& parts, int k) {
   if (Values* known = cache_.find(key_)) return *known;
   grid_.group_all(node, parts.active(), parts.axes(k));
   grid_.lay_out(parts.axes(k), layout_);
-  grid_.masses(layout_, 0, layout_.n, masses_);
-  grid_.sums(layout_, trees_of_part(node, parts.axes(k)), values_);
-  Values made;
-  made.assign(values_.data(), masses_.data(), layout_.cells);
-  return cache_.add(key_, std::move(made));
+  Values& made = cache_.add(key_, layout_.cells);
+  grid_.masses(layout_, 0, layout_.n, made.masses());
+  grid_.sums(layout_, trees_of_part(node, parts.axes(k)), made.values());
+  made.settle(work_);
+  return made;
 }
 
 Values& Finisher::list(const Node& node, const Parts& parts, Side side) {
@@ -83,18 +72,16 @@ Values& Finisher::list(const Node& node, const Parts& parts, Side side) {
   if (n == 1) return part_list(node, parts, only);
   begin_key(node, parts, side, -1);
   if (Values* known = cache_.find(key_)) return *known;
-  const ListCache::Key key = key_;
-  Values made;
-  const std::int64_t nothing = 0;
-  const double all = 1.0;
-  made.assign(&nothing, &all, 1);
+  joint_key_ = key_;
+  lists_.clear();
   for (int k = 1; k < parts.size(); ++k)
-    if (parts.side(k) == side) {
-      Values longer;
-      longer.assign_sums(made, part_list(node, parts, k));
-      made = std::move(longer);
-    }
-  return cache_.add(key, std::move(made));
+    if (parts.side(k) == side) lists_.push_back(&part_list(node, parts, k));
+  work_.entries.assign(1, {0, 1.0});
+  for (const Values* list : lists_) {
+    work_.add(*list);
+    work_.sort_if_short();
+  }
+  return cache_.add(joint_key_, work_);
 }
 
 // --- the vector part: a grid of margins --------------------------------------------------------------------------------
@@ -122,6 +109,7 @@ void Finisher::each_class(const Node& node, Visit visit) {
   const int tile = own_[0].tile();
   if (tile_sum_.size() < static_cast<std::size_t>(tile)) tile_sum_.resize(tile);
   for (int o = 0; o < own_[0].outer(); ++o) {
+    grid_.check_halt();
     std::fill_n(tile_sum_.begin(), tile, 0);
     for (int c = 0; c < node.n_classes; ++c) {
       own_[c].add_to(o, tile_sum_.data());
@@ -182,6 +170,7 @@ void Finisher::open_cells(const Node& node, const Parts& parts, const Values& a,
   if (tile_sum_.size() < static_cast<std::size_t>(tile)) tile_sum_.resize(tile);
   int kept = 0;
   for (int o = 0; o < outer; ++o) {
+    grid_.check_halt();
     std::int64_t* sum = tile_sum_.data();
     std::fill_n(sum, tile, 0);
     common_.add_to(o, sum);
@@ -232,11 +221,14 @@ void Finisher::vector_margins(const Node& node, const Parts& parts) {
 Finisher::Count Finisher::count_signs(const Values& a, const Values& b) {
   // Unfair where the smallest margin is at most neg and the largest above it: a difference of two ranks in B.
   const Thresholds& t = problem_.thresholds;
+  const std::int64_t reach = std::max(t.band, t.fuzz);
   Count count;
   for (int i = 0; i < a.size(); ++i) {
     const std::int64_t limit = t.neg - a.value(i);
+    if (limit - extremes_.low < b.least() - reach || limit - extremes_.high > b.most() + reach) continue;
     const double w = a.mass(i);
     for (int start = 0; start < n_cells_; start += block) {
+      grid_.check_halt();
       double total = 0.0;
       for (int cell = start; cell < std::min(start + block, n_cells_); ++cell) {
         const std::int64_t low = limit - least_[cell], high = limit - most_[cell];
@@ -263,6 +255,7 @@ Finisher::Count Finisher::compare_cells(const Values& a, const Values& b) {
     const std::int64_t *least = least_.data() + start, *most = most_.data() + start;
     const double* mass = cell_mass_.data() + start;
     for (int i = 0; i < a.size(); ++i) {
+      grid_.check_halt();
       std::fill_n(share, size, 0.0);
       for (int j = 0; j < b.size(); ++j) {
         const std::int64_t limit = t.neg - a.value(i) - b.value(j), lowest = limit - reach;
@@ -291,43 +284,31 @@ Finisher::Count Finisher::compare_cells(const Values& a, const Values& b) {
 }
 
 Finisher::Count Finisher::compare_entries(const Values& a, const Values& b) {
-  // As compare_cells, the other way round: few cells, each with all entries of the longer list A.
+  // As compare_cells, the other way round: few cells, each with all entries of the longer list A. Few entries matter to any.
   const Thresholds& t = problem_.thresholds;
   const std::int64_t reach = std::max(t.band, t.fuzz);
-  const auto width = static_cast<std::uint64_t>(2 * reach);
   const std::int64_t* value = a.values();
-  const double* mass = a.masses();
   Count count;
-  for (int cell = 0; cell < n_cells_; ++cell)
-    for (int j = 0; j < b.size(); ++j) {
-      const std::int64_t high = t.neg - least_[cell] - b.value(j), low = t.neg - most_[cell] - b.value(j);
-      const double w = cell_mass_[cell] * b.mass(j);
-      std::uint64_t close = 0;
-      for (int start = 0; start < a.size(); start += lanes * block) {
-        std::array<double, lanes> total{};
-        const int stop = std::min(start + lanes * block, a.size());
-        int i = start;
-        for (; i + lanes <= stop; i += lanes)
-          for (int lane = 0; lane < lanes; ++lane) {
-            const std::int64_t v = value[i + lane];
-            total[lane] += (v <= high) & (v > low) ? mass[i + lane] : 0.0;
-            close |= (static_cast<std::uint64_t>(v - high + reach) <= width) |
-                     (static_cast<std::uint64_t>(v - low + reach) <= width);
-          }
-        for (; i < stop; ++i) {
-          total[i % lanes] += (value[i] <= high) & (value[i] > low) ? mass[i] : 0.0;
-          close |= (static_cast<std::uint64_t>(value[i] - high + reach) <= width) |
-                   (static_cast<std::uint64_t>(value[i] - low + reach) <= width);
-        }
-        for (const double part : total) count.unfair.add(w * part);
+  for (int j = 0; j < b.size(); ++j) {
+    grid_.check_halt();
+    const std::int64_t limit = t.neg - b.value(j), lowest = limit - extremes_.high - reach,
+                       highest = limit - extremes_.low + reach;
+    const auto weigh = [&](int i) {
+      for (int cell = 0; cell < n_cells_; ++cell) {
+        const std::int64_t high = limit - least_[cell] - value[i], low = limit - most_[cell] - value[i];
+        const double w = a.mass(i) * (cell_mass_[cell] * b.mass(j));
+        if (high >= 0 && low < 0) count.unfair.add(w);
+        if (std::abs(high) > reach && std::abs(low) > reach) continue;
+        count.near += w * ((std::abs(high) <= t.band) + (std::abs(low) <= t.band));
+        count.fuzzy |= t.fuzz > 0 && (std::abs(high) <= t.fuzz || std::abs(low) <= t.fuzz);
       }
-      if (!close) continue;
-      for (int i = 0; i < a.size(); ++i) {
-        const std::int64_t by_high = std::abs(value[i] - high), by_low = std::abs(value[i] - low);
-        count.near += w * mass[i] * ((by_high <= t.band) + (by_low <= t.band));
-        count.fuzzy |= t.fuzz > 0 && (by_high <= t.fuzz || by_low <= t.fuzz);
-      }
-    }
+    };
+    int i = 0;
+    for (; i + four <= a.size(); i += four)
+      for (unsigned found = between(value + i, lowest, highest); found; found &= found - 1) weigh(i + first_bit(found));
+    for (; i < a.size(); ++i)
+      if (lowest <= value[i] && value[i] <= highest) weigh(i);
+  }
   return count;
 }
 
@@ -340,13 +321,18 @@ Finisher::Count Finisher::count_cheaply(Values& a, Values& b) {
   };
   const double pairs = 0.45 * cells * n_a * n_b;
   const double by_cells = n_b <= block ? pairs + 5 * n_a * n_b : std::numeric_limits<double>::infinity();
-  const double by_entries = pairs + 5 * cells * std::min(n_a, n_b);
+  extremes_ = {*std::min_element(least_.begin(), least_.begin() + n_cells_),
+               *std::max_element(most_.begin(), most_.begin() + n_cells_)};
+  const Values& longer = n_a >= n_b ? a : b;
+  const double range = static_cast<double>(longer.most() - longer.least()) + 1;
+  const double hits = std::min(2 * static_cast<double>(extremes_.high - extremes_.low) / range, 1.0);
+  const double by_entries = n_a * n_b * (0.4 + hits * (2 + 2 * cells));
   const double look_up_b = look_up(b, n_b, n_a), look_up_a = look_up(a, n_a, n_b);
   const double least = std::min({by_cells, by_entries, look_up_a, look_up_b});
   if (by_cells == least) return compare_cells(a, b);
   if (by_entries == least) return n_a >= n_b ? compare_entries(a, b) : compare_entries(b, a);
   Values &outer = look_up_b == least ? a : b, &inner = look_up_b == least ? b : a;
-  inner.index();
+  inner.index(work_, cache_.arena());
   return count_signs(outer, inner);
 }
 
@@ -359,6 +345,7 @@ Finisher::Count Finisher::count_confident(const Node& node, const Values& a, con
     const std::int64_t add = a.value(i);
     double unfair = 0.0, low = 0.0;
     for (int cell = 0; cell < n_cells_; ++cell) {
+      grid_.check_halt();
       const double w = cell_mass_[cell];
       const std::int64_t neg_limit = t.neg - add - least_[cell], pos_limit = t.pos - 1 - add - most_[cell];
       const int some_neg = b.rank(neg_limit), no_pos = b.rank(pos_limit);
@@ -398,7 +385,8 @@ double Finisher::outside(const Node& node, const Parts& parts) const {
   return product;
 }
 
-bool Finisher::finish(const Node& node, const Parts& parts, Masses& masses) {
+bool Finisher::finish(const Node& node, const Parts& parts, Masses& masses, const Halt& halt) {
+  grid_.listen(&halt);
   grid_.begin(node);
   Values& b = list(node, parts, Side::b);
   Values& a = list(node, parts, Side::a);
@@ -411,7 +399,7 @@ bool Finisher::finish(const Node& node, const Parts& parts, Masses& masses) {
     count = count_cheaply(a, b);
   } else {
     vector_margins(node, parts);
-    b.index();
+    b.index(work_, cache_.arena());
     count = count_confident(node, a, b);
   }
   if (count.fuzzy) return false;
@@ -427,6 +415,7 @@ bool Finisher::finish(const Node& node, const Parts& parts, Masses& masses) {
 // --- bounds inside a box -----------------------------------------------------------------------------------------------
 
 Interval Finisher::range(const Node& node, std::span<const TreeId> trees, const Word* axes, const Word* cuts) {
+  grid_.listen(nullptr);
   grid_.begin(node);
   grid_.group_all(node, cuts, axes);
   grid_.lay_out(axes, layout_);
@@ -457,7 +446,7 @@ Certain Finisher::certain_confident(const Node& node, const Parts& parts, Values
                                     const std::vector<Interval>& slack) {
   const Thresholds& t = problem_.thresholds;
   vector_margins(node, parts);
-  b.index();
+  b.index(work_, cache_.arena());
   Sum fair, unfair, low;
   const auto between = [&](int first, int last) { return last > first ? b.prefix(last) - b.prefix(first) : 0.0; };
   for (int cell = 0; cell < n_cells_; ++cell) {
@@ -492,6 +481,7 @@ Certain Finisher::certain_confident(const Node& node, const Parts& parts, Values
 }
 
 Certain Finisher::count_certain(const Node& node, const Parts& parts, const std::vector<Interval>& slack) {
+  grid_.listen(nullptr);
   grid_.begin(node);
   Values& b = list(node, parts, Side::b);
   Values& a = list(node, parts, Side::a);

@@ -6,49 +6,18 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
-#include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "bounds.hpp"
 #include "components.hpp"
+#include "lanes.hpp"
 #include "masses.hpp"
 #include "part_grid.hpp"
 #include "sheets.hpp"
 #include "values.hpp"
 
 namespace boxqte {
-
-/// Lists that were made before, looked up by all that they depend on: trees and cells, compared in full, never by hash alone.
-class ListCache {
- public:
-  using Key = std::vector<std::uint64_t>;
-
-  /// The list of the key if there is one.
-  Values* find(const Key& key) {
-    const auto at = lists_.find(key);
-    return at == lists_.end() ? nullptr : at->second.get();
-  }
-  /// Keep a list; it stays where it is until `clear`.
-  Values& add(const Key& key, Values&& list) {
-    bytes_ += list.bytes() + 8 * key.size() + 128;
-    return *(lists_[key] = std::make_unique<Values>(std::move(list)));
-  }
-  void clear() {
-    lists_.clear();
-    bytes_ = 0;
-  }
-  std::size_t bytes() const { return bytes_; }
-
- private:
-  struct Hash {
-    std::size_t operator()(const Key& key) const;
-  };
-  std::unordered_map<Key, std::unique_ptr<Values>, Hash> lists_;
-  std::size_t bytes_ = 0;
-};
 
 /// What is certain about the masses of a box that cannot be finished: lower bounds.
 struct Certain {
@@ -60,8 +29,8 @@ class Finisher {
   Finisher(const Problem& problem, const ResidualTrees& trees, std::size_t memory);
 
   /// Settle the whole box by counting; false (and nothing counted) if 64 bits cannot place some margin exactly.
-  /// `parts` must be those of the node.
-  bool finish(const Node& node, const Parts& parts, Masses& masses);
+  /// `parts` must be those of the node. If it is halted, Halted is thrown, and all lists have to be forgotten.
+  bool finish(const Node& node, const Parts& parts, Masses& masses, const Halt& halt);
 
   /// Theorem 10: the same for a node from which trees were taken; slack says what they may add to each class's margin.
   Certain count_certain(const Node& node, const Parts& parts, const std::vector<Interval>& slack);
@@ -110,7 +79,9 @@ class Finisher {
   PartGrid grid_;
   ListCache cache_;
   std::size_t memory_;
-  ListCache::Key key_;
+  ListCache::Key key_, joint_key_;
+  std::vector<const Values*> lists_;
+  Values::Workspace work_;
   std::vector<TreeId> chosen_;
   Layout layout_, rows_;
   std::vector<Sheets> own_;  ///< class -> its rows; behind the first, what sets them apart from the class before
@@ -123,10 +94,10 @@ class Finisher {
   int n_cells_ = 0;  ///< cells of the vector part that are still to be counted
   std::vector<double> cell_mass_;
   std::vector<std::int64_t> least_, most_;          ///< cell -> smallest and largest margin over the classes
+  Interval extremes_;                               ///< the smallest and the largest of all these
   std::vector<std::int64_t> row_least_, row_most_;  ///< the same of the rows alone, over their own axes
   std::vector<std::vector<std::int64_t>> margins_;  ///< class x cell, where every class counts on its own
   std::vector<std::int64_t> values_;
-  std::vector<double> masses_;
 };
 
 }  // namespace boxqte
