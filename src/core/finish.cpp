@@ -3,12 +3,32 @@
 #include <algorithm>
 #include <limits>
 
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
 namespace boxqte {
 
 namespace {
 
 constexpr int block = 64;  // sums are taken in blocks of this many terms: fewer roundings on the way to each sum
 constexpr int tile = 512;  // cells that stay in the nearest cache while B's entries go by
+
+constexpr int four = 4;
+
+/// Bit i says whether value i of four is in [lowest, highest].
+unsigned between(const std::int64_t* values, std::int64_t lowest, std::int64_t highest) {
+#if defined(__AVX2__)
+  const __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(values));
+  const __m256i outside = _mm256_or_si256(_mm256_cmpgt_epi64(_mm256_set1_epi64x(lowest), v),
+                                          _mm256_cmpgt_epi64(v, _mm256_set1_epi64x(highest)));
+  return ~static_cast<unsigned>(_mm256_movemask_pd(_mm256_castsi256_pd(outside))) & 15;
+#else
+  unsigned bits = 0;
+  for (int i = 0; i < four; ++i) bits |= static_cast<unsigned>((lowest <= values[i]) & (values[i] <= highest)) << i;
+  return bits;
+#endif
+}
 
 }  // namespace
 

@@ -11,7 +11,6 @@
 
 #include "bounds.hpp"
 #include "components.hpp"
-#include "lanes.hpp"
 #include "masses.hpp"
 #include "part_grid.hpp"
 #include "sheets.hpp"
@@ -42,7 +41,7 @@ class Finisher {
     if (cache_.bytes() > memory_) cache_.clear();
   }
   void forget() { cache_.clear(); }
-  std::size_t bytes() const { return cache_.bytes() + grid_.bytes() + (least_.capacity() + most_.capacity()) * 16; }
+  std::size_t bytes() const { return cache_.held() + grid_.bytes() + (least_.capacity() + most_.capacity()) * 16; }
 
  private:
   /// What counting adds up; near: mass within the library's rounding of a threshold; fuzzy: 64 bits cannot place a margin.

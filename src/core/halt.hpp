@@ -2,11 +2,12 @@
 #pragma once
 
 #include <atomic>
+#include <exception>
 
 namespace boxqte {
 
 /// Thrown out of the middle of a count, which is then worth nothing.
-struct Halted {};
+struct Halted : std::exception {};
 
 class Halt {
  public:

@@ -52,22 +52,6 @@ inline unsigned negative_bits(const Eight& eight) {
 #endif
 }
 
-inline constexpr int four = 4;
-
-/// Bit i says whether value i of four is in [lowest, highest].
-inline unsigned between(const std::int64_t* values, std::int64_t lowest, std::int64_t highest) {
-#if defined(__AVX2__)
-  const __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(values));
-  const __m256i outside = _mm256_or_si256(_mm256_cmpgt_epi64(_mm256_set1_epi64x(lowest), v),
-                                          _mm256_cmpgt_epi64(v, _mm256_set1_epi64x(highest)));
-  return ~static_cast<unsigned>(_mm256_movemask_pd(_mm256_castsi256_pd(outside))) & 15;
-#else
-  unsigned bits = 0;
-  for (int i = 0; i < four; ++i) bits |= static_cast<unsigned>((lowest <= values[i]) & (values[i] <= highest)) << i;
-  return bits;
-#endif
-}
-
 template <class Vector, class Number>
 inline Number least_lane(const Vector& eight, Number) {
   Number least = eight[0];

@@ -22,6 +22,7 @@ void* Arena::take_bytes(std::size_t n) {
   if (block_ == blocks_.size()) {
     const std::size_t size = std::max(n, block_bytes);
     blocks_.push_back({std::make_unique_for_overwrite<std::byte[]>(size), size});
+    held_ += size;
   }
   std::byte* taken = blocks_[block_].data.get() + at_;
   at_ += n;

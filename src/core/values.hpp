@@ -23,6 +23,7 @@ class Arena {
   }
   void clear();
   std::size_t used() const { return used_; }
+  std::size_t held() const { return held_; }
 
  private:
   struct Block {
@@ -34,7 +35,7 @@ class Arena {
 
   std::vector<Block> blocks_;
   std::size_t block_ = 0, at_ = 0;  ///< the first free byte
-  std::size_t used_ = 0;
+  std::size_t used_ = 0, held_ = 0;
 };
 
 /// The distribution of a sum. Short lists are sorted and equal values merged at once, long ones when they are first looked up:
@@ -137,6 +138,8 @@ class ListCache {
 
   Arena& arena() { return arena_; }
   std::size_t bytes() const { return arena_.used() + slots_.size() * sizeof(Slot); }
+  /// The same with what `clear` kept for later.
+  std::size_t held() const { return arena_.held() + slots_.size() * sizeof(Slot); }
 
  private:
   struct Slot {
