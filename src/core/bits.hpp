@@ -32,6 +32,13 @@ inline bool overlap(const Word* a, const Word* b, int n) {
   return shared != 0;
 }
 
+/// Whether every bit of a is one of b's.
+inline bool within(const Word* a, const Word* b, int n) {
+  Word beyond = 0;
+  for (int w = 0; w < n; ++w) beyond |= a[w] & ~b[w];
+  return beyond == 0;
+}
+
 /// How many of the bits low..high-1 are set.
 inline int count_bits(const Word* words, int low, int high) {
   int total = 0;

@@ -13,9 +13,10 @@ constexpr int n_candidates = 8;
 Chooser::Shared::Shared(const Problem& problem, const ResidualTrees& trees)
     : parts(problem, trees), margins(static_cast<std::size_t>(std::max(problem.combinations.size(), 1))) {}
 
-Chooser::Chooser(Nodes& nodes)
+Chooser::Chooser(Nodes& nodes, const Halt& halt)
     : problem_(nodes.problem()),
       nodes_(nodes),
+      halt_(halt),
       trees_(nodes.trees()),
       decision_(nodes.problem()),
       shared_(nodes.problem(), nodes.trees()),
@@ -93,6 +94,7 @@ double Chooser::child_cost(const Node& node, int cut, int side) {
   std::copy_n(shared_.margins.begin(), n, margins);
   bool differs = static_cast<int>(touched_rows_.size()) < node.n_rows;  // classes are not all the same function
   for (const int r : touched_rows_) {
+    halt_.check();  // there may be 2**16 classes
     const TreeId* row = node.row(r);
     bool equal = true;
     for (int c = 0; c < n; ++c) {

@@ -6,6 +6,7 @@
 
 #include "bounds.hpp"
 #include "components.hpp"
+#include "halt.hpp"
 #include "node.hpp"
 
 namespace boxqte {
@@ -14,7 +15,7 @@ class Chooser {
  public:
   static constexpr int nothing_to_split = -1;
 
-  explicit Chooser(Nodes& nodes);
+  Chooser(Nodes& nodes, const Halt& halt);
 
   /// The cut, or nothing_to_split if no tree is left.
   int choose(const Node& node);
@@ -35,6 +36,7 @@ class Chooser {
 
   const Problem& problem_;
   Nodes& nodes_;
+  const Halt& halt_;
   ResidualTrees& trees_;
   Decision decision_;
   Shared shared_, child_;

@@ -5,8 +5,10 @@
 namespace boxqte {
 
 double countable_cells(const Problem& problem, double finish_limit) {
-  constexpr double grid_bytes = 1 << 28;
-  return std::min(finish_limit, std::max(grid_bytes / (8.0 * std::max(problem.combinations.size(), 1)), 16.0));
+  constexpr double grid_bytes = 1 << 28,
+                   most_cells = 1 << 22;  // with more, one step of many would take too long to be halted
+  return std::min(std::min(finish_limit, most_cells),
+                  std::max(grid_bytes / (8.0 * std::max(problem.combinations.size(), 1)), 16.0));
 }
 
 double cells_on(const Problem& problem, const Word* active, int axis, const Word* domain) {
@@ -46,6 +48,7 @@ void Parts::join(int first, const Word* axes, Word* target) {
     if (!overlap(own, axes, axis_words_)) {
       ++k;
     } else if (!target) {
+      if (within(axes, own, axis_words_)) return;  // parts share no axis, so no other one meets it
       target = own;
       for (int w = 0; w < axis_words_; ++w) own[w] |= axes[w];
       ++k;

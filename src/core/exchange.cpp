@@ -30,7 +30,9 @@ ExchangeWorker::ExchangeWorker(const Problem& problem, const ExchangeOptions& op
   frames_.push_back(trees_->nodes.room());
 }
 
-void ExchangeWorker::forget_trees() { trees_ = std::make_unique<Trees>(problem_, options_.memory / 2, finish_limit_); }
+void ExchangeWorker::forget_trees() {
+  trees_ = std::make_unique<Trees>(problem_, options_.memory / 2, finish_limit_, halt_);
+}
 
 void ExchangeWorker::check_boxes(std::size_t n, std::size_t n_axes, std::size_t words, std::size_t n_masses) const {
   if (n_axes != static_cast<std::size_t>(problem_.axes.size()) ||
@@ -65,18 +67,29 @@ void ExchangeWorker::close(Call& call, const Node& node, ExchangeReply::How how,
 
 bool ExchangeWorker::out_of_budget(const Call& call) const {
   const ExchangeReply& reply = call.reply;
-  return halted_.load(std::memory_order_relaxed) ||
+  return halt_.is_set() ||
          (reply.nodes > 1 &&
           (reply.nodes >= call.budget || reply.work >= options_.call_work ||
            reply.cost.size() >= 2 * static_cast<std::size_t>(options_.batch) + 256 || reply.how.size() >= most_closed));
 }
 
 void ExchangeWorker::search(Call& call, const Word* box) {
+  trees_->nodes.load(box, frames_[0]);
+  int top = 0;
+  try {
+    explore(call, top);
+  } catch (const Halted&) {
+    call.out_of_budget = true;
+    trees_->finisher.forget();
+  }
+  for (; top >= 0; --top)  // stopped half-way: the frames that are left are open boxes
+    open(call, frames_[top].domain.data(), frames_[top].mass(), ExchangeReply::unknown_cost);
+}
+
+void ExchangeWorker::explore(Call& call, int& top) {
   ExchangeReply& reply = call.reply;
   Nodes& nodes = trees_->nodes;
-  nodes.load(box, frames_[0]);
   const std::int64_t entered = reply.nodes;
-  int top = 0;
   while (top >= 0) {
     Node& node = frames_[top];
     const std::int64_t n_trees = node.n_common + std::int64_t{node.n_rows} * node.n_classes;
@@ -92,7 +105,7 @@ void ExchangeWorker::search(Call& call, const Word* box) {
     const double cost = trees_->parts.find(node);
     if (cost <= finish_limit_) {
       reply.work += static_cast<std::int64_t>(cost) * (problem_.thresholds.simple ? 4 : 4 + node.n_classes);
-      if (trees_->finisher.finish(node, trees_->parts, settled)) {
+      if (trees_->finisher.finish(node, trees_->parts, settled, halt_)) {
         ++reply.finished;
         close(call, node, ExchangeReply::by_counting, settled);
         --top;
@@ -107,7 +120,7 @@ void ExchangeWorker::search(Call& call, const Word* box) {
     }
     if (out_of_budget(call)) {
       call.out_of_budget = true;
-      break;
+      return;
     }
     reply.work += 64 * n_trees;
     const int cut = trees_->chooser.choose(node);
@@ -123,8 +136,6 @@ void ExchangeWorker::search(Call& call, const Word* box) {
     nodes.child(frames_[top], frames_[top], cut, 0);
     ++top;
   }
-  for (; top >= 0; --top)  // stopped half-way: the frames that are left are open boxes
-    open(call, frames_[top].domain.data(), frames_[top].mass(), ExchangeReply::unknown_cost);
 }
 
 ExchangeReply ExchangeWorker::work(const Word* boxes, std::span<const double> masses, std::int64_t budget,

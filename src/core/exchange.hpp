@@ -4,7 +4,6 @@
 // that still behave differently. The mathematics, with proofs, is in docs/engine.md; the names are the same there.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -15,6 +14,7 @@
 #include "components.hpp"
 #include "enclose.hpp"
 #include "finish.hpp"
+#include "halt.hpp"
 #include "masses.hpp"
 #include "node.hpp"
 
@@ -22,7 +22,7 @@ namespace boxqte {
 
 struct ExchangeOptions {
   double finish_limit = 8000;      ///< count a box in value space once that takes at most about so many cells
-  double depth_first_below = 2e5;  ///< boxes that cost less are worked on depth first
+  double depth_first_below = 1e6;  ///< boxes that cost less are worked on depth first
   std::int64_t call_work = 10'000'000;
   int batch = 8;
   bool notes = false;  ///< write down every box that is closed, and how the batch was taken apart
@@ -72,7 +72,7 @@ class ExchangeWorker {
   std::vector<double> bounds(const Word* boxes, std::size_t n);
 
   /// From another thread: a call that is going on should come back now. For good.
-  void halt() { halted_.store(true, std::memory_order_relaxed); }
+  void halt() { halt_.set(); }
 
   std::size_t bytes() const;
 
@@ -86,6 +86,7 @@ class ExchangeWorker {
   };
 
   void search(Call& call, const Word* box);
+  void explore(Call& call, int& top);
   bool out_of_budget(const Call& call) const;
   void close(Call& call, const Node& node, ExchangeReply::How how, const Masses& masses);
   void open(Call& call, const Word* box, double mass, double cost);
@@ -97,15 +98,15 @@ class ExchangeWorker {
   double finish_limit_;
   Decision decision_;
   std::size_t box_words_;
-  std::atomic<bool> halted_{false};
+  Halt halt_;
 
   // All that refers to residual trees, rebuilt when they take too much memory.
   struct Trees {
-    Trees(const Problem& problem, std::size_t memory, double finish_limit)
+    Trees(const Problem& problem, std::size_t memory, double finish_limit, const Halt& halt)
         : nodes(problem),
           parts(problem, nodes.trees()),
           finisher(problem, nodes.trees(), memory),
-          chooser(nodes),
+          chooser(nodes, halt),
           encloser(nodes, finisher, finish_limit) {}
     Nodes nodes;
     Parts parts;

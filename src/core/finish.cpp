@@ -3,31 +3,40 @@
 #include <algorithm>
 #include <limits>
 
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
 namespace boxqte {
 
 namespace {
 
 constexpr int block = 64;  // sums are taken in blocks of this many terms: fewer roundings on the way to each sum
-constexpr int few = 24;    // so many entries of B are compared with every cell: vector instructions, no search
 constexpr int tile = 512;  // cells that stay in the nearest cache while B's entries go by
 
-}  // namespace
+constexpr int four = 4;
 
-std::size_t ListCache::Hash::operator()(const Key& key) const {
-  std::uint64_t hash = key.size();
-  for (const std::uint64_t word : key) {
-    hash = (hash ^ word) * 0x9E3779B97F4A7C15ull;
-    hash ^= hash >> 32;
-  }
-  return hash;
+/// Bit i says whether value i of four is in [lowest, highest].
+unsigned between(const std::int64_t* values, std::int64_t lowest, std::int64_t highest) {
+#if defined(__AVX2__)
+  const __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(values));
+  const __m256i outside = _mm256_or_si256(_mm256_cmpgt_epi64(_mm256_set1_epi64x(lowest), v),
+                                          _mm256_cmpgt_epi64(v, _mm256_set1_epi64x(highest)));
+  return ~static_cast<unsigned>(_mm256_movemask_pd(_mm256_castsi256_pd(outside))) & 15;
+#else
+  unsigned bits = 0;
+  for (int i = 0; i < four; ++i) bits |= static_cast<unsigned>((lowest <= values[i]) & (values[i] <= highest)) << i;
+  return bits;
+#endif
 }
+
+}  // namespace
 
 Finisher::Finisher(const Problem& problem, const ResidualTrees& trees, std::size_t memory)
     : problem_(problem),
       trees_(trees),
       grid_(problem, trees),
       memory_(memory),
-      own_(grid_),
       common_(grid_),
       least_sheet_(grid_),
       most_sheet_(grid_) {
@@ -66,11 +75,11 @@ Values& Finisher::part_list(const Node& node, const Parts& parts, int k) {
   if (Values* known = cache_.find(key_)) return *known;
   grid_.group_all(node, parts.active(), parts.axes(k));
   grid_.lay_out(parts.axes(k), layout_);
-  grid_.masses(layout_, 0, layout_.n, masses_);
-  grid_.sums(layout_, trees_of_part(node, parts.axes(k)), values_);
-  Values made;
-  made.assign(values_.data(), masses_.data(), layout_.cells);
-  return cache_.add(key_, std::move(made));
+  Values& made = cache_.add(key_, layout_.cells);
+  grid_.masses(layout_, 0, layout_.n, made.masses());
+  grid_.sums(layout_, trees_of_part(node, parts.axes(k)), made.values());
+  made.settle(work_);
+  return made;
 }
 
 Values& Finisher::list(const Node& node, const Parts& parts, Side side) {
@@ -83,39 +92,49 @@ Values& Finisher::list(const Node& node, const Parts& parts, Side side) {
   if (n == 1) return part_list(node, parts, only);
   begin_key(node, parts, side, -1);
   if (Values* known = cache_.find(key_)) return *known;
-  const ListCache::Key key = key_;
-  Values made;
-  const std::int64_t nothing = 0;
-  const double all = 1.0;
-  made.assign(&nothing, &all, 1);
+  joint_key_ = key_;
+  lists_.clear();
   for (int k = 1; k < parts.size(); ++k)
-    if (parts.side(k) == side) made.assign_sums(made, part_list(node, parts, k));
-  return cache_.add(key, std::move(made));
+    if (parts.side(k) == side) lists_.push_back(&part_list(node, parts, k));
+  work_.entries.assign(1, {0, 1.0});
+  for (const Values* list : lists_) {
+    work_.add(*list);
+    work_.sort_if_short();
+  }
+  return cache_.add(joint_key_, work_);
 }
 
 // --- the vector part: a grid of margins --------------------------------------------------------------------------------
 
 template <class Visit>
 void Finisher::each_class(const Node& node, Visit visit) {
-  // The sheets of the class before become this one's: most of their trees are the same. Leaves go into a constant.
-  own_.begin(rows_);
+  // visit(class, its constant, first cell, the rows' sums from there on, how many): for every tile class after class. The sums
+  // of one class become the next one's: most of their trees are the same, and the difference is a sheet or two.
+  while (own_.size() < static_cast<std::size_t>(node.n_classes)) own_.emplace_back(grid_);
+  constant_.assign(node.offset.begin(), node.offset.begin() + node.n_classes);
   for (int c = 0; c < node.n_classes; ++c) {
-    std::int64_t constant = node.offset[c];
+    own_[c].begin(rows_);
     chosen_.clear();
     for (int r = 0; r < node.n_rows; ++r) {
       const TreeId tree = node.row(r)[c];
       if (trees_[tree].is_leaf())
-        constant += trees_[tree].least;
-      else
+        constant_[c] += trees_[tree].least;
+      else if (c == 0)
         chosen_.push_back(tree);
+      if (c > 0 && tree != node.row(r)[c - 1]) own_[c].replace(node.row(r)[c - 1], tree);
     }
-    if (c == 0) {
-      own_.add(chosen_);
-    } else {
-      for (int r = 0; r < node.n_rows; ++r)
-        if (node.row(r)[c] != node.row(r)[c - 1]) own_.replace(node.row(r)[c - 1], node.row(r)[c]);
+    if (c == 0) own_[c].add(chosen_);
+    own_[c].settle();
+  }
+  const int tile = own_[0].tile();
+  if (tile_sum_.size() < static_cast<std::size_t>(tile)) tile_sum_.resize(tile);
+  for (int o = 0; o < own_[0].outer(); ++o) {
+    grid_.check_halt();
+    std::fill_n(tile_sum_.begin(), tile, 0);
+    for (int c = 0; c < node.n_classes; ++c) {
+      own_[c].add_to(o, tile_sum_.data());
+      visit(c, constant_[c], o * tile, tile_sum_.data(), tile);
     }
-    visit(c, constant);
   }
 }
 
@@ -129,26 +148,19 @@ void Finisher::row_extremes(const Node& node, const Interval* add) {
   // add (if given): what is added to a class when the smallest, and when the largest, is looked for. Common trees add the same to all classes, so who is least is found among the rows alone, on the smaller grid of their axes.
   row_least_.resize(rows_.cells);
   row_most_.resize(rows_.cells);
-  each_class(node, [&](int c, std::int64_t constant) {
-    const int tile = own_.tile();
-    if (tile_sum_.size() < static_cast<std::size_t>(tile)) tile_sum_.resize(tile);
-    const std::int64_t* sum = tile_sum_.data();
-    for (int o = 0; o < own_.outer(); ++o) {
-      std::int64_t* least = row_least_.data() + static_cast<std::ptrdiff_t>(o) * tile;
-      std::int64_t* most = row_most_.data() + static_cast<std::ptrdiff_t>(o) * tile;
-      own_.sum(o, tile_sum_.data());
-      const std::int64_t to_least = constant + (add ? add[c].low : 0), to_most = constant + (add ? add[c].high : 0);
-      if (c == 0)
-        for (int i = 0; i < tile; ++i) {
-          least[i] = sum[i] + to_least;
-          most[i] = sum[i] + to_most;
-        }
-      else
-        for (int i = 0; i < tile; ++i) {
-          least[i] = std::min(least[i], sum[i] + to_least);
-          most[i] = std::max(most[i], sum[i] + to_most);
-        }
-    }
+  each_class(node, [&](int c, std::int64_t constant, int first, const std::int64_t* sum, int n) {
+    std::int64_t *least = row_least_.data() + first, *most = row_most_.data() + first;
+    const std::int64_t to_least = constant + (add ? add[c].low : 0), to_most = constant + (add ? add[c].high : 0);
+    if (c == 0)
+      for (int i = 0; i < n; ++i) {
+        least[i] = sum[i] + to_least;
+        most[i] = sum[i] + to_most;
+      }
+    else
+      for (int i = 0; i < n; ++i) {
+        least[i] = std::min(least[i], sum[i] + to_least);
+        most[i] = std::max(most[i], sum[i] + to_most);
+      }
   });
 }
 
@@ -178,8 +190,10 @@ void Finisher::open_cells(const Node& node, const Parts& parts, const Values& a,
   if (tile_sum_.size() < static_cast<std::size_t>(tile)) tile_sum_.resize(tile);
   int kept = 0;
   for (int o = 0; o < outer; ++o) {
+    grid_.check_halt();
     std::int64_t* sum = tile_sum_.data();
-    common_.sum(o, sum);
+    std::fill_n(sum, tile, 0);
+    common_.add_to(o, sum);
     const std::int64_t *row_least = least_sheet_.row(o), *row_most = most_sheet_.row(o);
     const double mass = outer_mass_[o];
     std::int64_t open = 0;
@@ -203,14 +217,16 @@ void Finisher::vector_margins(const Node& node, const Parts& parts) {
   n_cells_ = layout_.cells;
   grid_.sums(layout_, trees_of_part(node, parts.axes(0)), values_);
   if (margins_.size() < static_cast<std::size_t>(node.n_classes)) margins_.resize(node.n_classes);
-  each_class(node, [&](int c, std::int64_t constant) {
-    row_least_.resize(rows_.cells);
-    for (int o = 0; o < own_.outer(); ++o)
-      own_.sum(o, row_least_.data() + static_cast<std::ptrdiff_t>(o) * own_.tile());
-    margins_[c].resize(n_cells_);
-    for (int i = 0; i < n_cells_; ++i) margins_[c][i] = values_[i] + constant;
-    grid_.spread(rows_, row_least_.data(), layout_, margins_[c].data());
+  const std::size_t row_cells = rows_.cells;
+  row_sum_.resize(row_cells * node.n_classes);
+  each_class(node, [&](int c, std::int64_t constant, int first, const std::int64_t* sum, int n) {
+    std::int64_t* out = row_sum_.data() + c * row_cells + first;
+    for (int i = 0; i < n; ++i) out[i] = sum[i] + constant;
   });
+  for (int c = 0; c < node.n_classes; ++c) {
+    margins_[c].assign(values_.begin(), values_.begin() + n_cells_);
+    grid_.spread(rows_, row_sum_.data() + c * row_cells, layout_, margins_[c].data());
+  }
   least_.assign(margins_[0].begin(), margins_[0].end());
   most_ = least_;
   for (int c = 1; c < node.n_classes; ++c)
@@ -225,11 +241,14 @@ void Finisher::vector_margins(const Node& node, const Parts& parts) {
 Finisher::Count Finisher::count_signs(const Values& a, const Values& b) {
   // Unfair where the smallest margin is at most neg and the largest above it: a difference of two ranks in B.
   const Thresholds& t = problem_.thresholds;
+  const std::int64_t reach = std::max(t.band, t.fuzz);
   Count count;
   for (int i = 0; i < a.size(); ++i) {
     const std::int64_t limit = t.neg - a.value(i);
+    if (limit - extremes_.low < b.least() - reach || limit - extremes_.high > b.most() + reach) continue;
     const double w = a.mass(i);
     for (int start = 0; start < n_cells_; start += block) {
+      grid_.check_halt();
       double total = 0.0;
       for (int cell = start; cell < std::min(start + block, n_cells_); ++cell) {
         const std::int64_t low = limit - least_[cell], high = limit - most_[cell];
@@ -244,8 +263,8 @@ Finisher::Count Finisher::count_signs(const Values& a, const Values& b) {
   return count;
 }
 
-Finisher::Count Finisher::count_few(const Values& a, const Values& b) {
-  // As count_signs, for few entries of B: each is compared with all cells.
+Finisher::Count Finisher::compare_cells(const Values& a, const Values& b) {
+  // As count_signs, without an order: each entry of B, at most `block` of them, is compared with all cells.
   const Thresholds& t = problem_.thresholds;
   const std::int64_t reach = std::max(t.band, t.fuzz);
   const auto width = static_cast<std::uint64_t>(2 * reach);
@@ -256,6 +275,7 @@ Finisher::Count Finisher::count_few(const Values& a, const Values& b) {
     const std::int64_t *least = least_.data() + start, *most = most_.data() + start;
     const double* mass = cell_mass_.data() + start;
     for (int i = 0; i < a.size(); ++i) {
+      grid_.check_halt();
       std::fill_n(share, size, 0.0);
       for (int j = 0; j < b.size(); ++j) {
         const std::int64_t limit = t.neg - a.value(i) - b.value(j), lowest = limit - reach;
@@ -283,16 +303,56 @@ Finisher::Count Finisher::count_few(const Values& a, const Values& b) {
   return count;
 }
 
+Finisher::Count Finisher::compare_entries(const Values& a, const Values& b) {
+  // As compare_cells, the other way round: few cells, each with all entries of the longer list A. Few entries matter to any.
+  const Thresholds& t = problem_.thresholds;
+  const std::int64_t reach = std::max(t.band, t.fuzz);
+  const std::int64_t* value = a.values();
+  Count count;
+  for (int j = 0; j < b.size(); ++j) {
+    grid_.check_halt();
+    const std::int64_t limit = t.neg - b.value(j), lowest = limit - extremes_.high - reach,
+                       highest = limit - extremes_.low + reach;
+    const auto weigh = [&](int i) {
+      for (int cell = 0; cell < n_cells_; ++cell) {
+        const std::int64_t high = limit - least_[cell] - value[i], low = limit - most_[cell] - value[i];
+        const double w = a.mass(i) * (cell_mass_[cell] * b.mass(j));
+        if (high >= 0 && low < 0) count.unfair.add(w);
+        if (std::abs(high) > reach && std::abs(low) > reach) continue;
+        count.near += w * ((std::abs(high) <= t.band) + (std::abs(low) <= t.band));
+        count.fuzzy |= t.fuzz > 0 && (std::abs(high) <= t.fuzz || std::abs(low) <= t.fuzz);
+      }
+    };
+    int i = 0;
+    for (; i + four <= a.size(); i += four)
+      for (unsigned found = between(value + i, lowest, highest); found; found &= found - 1) weigh(i + first_bit(found));
+    for (; i < a.size(); ++i)
+      if (lowest <= value[i] && value[i] <= highest) weigh(i);
+  }
+  return count;
+}
+
 Finisher::Count Finisher::count_cheaply(Values& a, Values& b) {
-  // Either list may be the one that is looked up; costs in nanoseconds.
+  // Either list may be looked up, or all is compared with all; estimates in nanoseconds.
   if (n_cells_ == 0) return {};
   const double cells = n_cells_, n_a = a.size(), n_b = b.size();
-  const double compare = n_b <= few ? n_a * n_b * (4 + 0.4 * cells) : std::numeric_limits<double>::infinity();
-  const double look_up_b = 8 * cells * n_a + (b.indexed() ? 0 : 4 * n_b);
-  const double look_up_a = 8 * cells * n_b + (a.indexed() ? 0 : 4 * n_a);
-  if (compare <= std::min(look_up_a, look_up_b)) return count_few(a, b);
-  Values &outer = look_up_b <= look_up_a ? a : b, &inner = look_up_b <= look_up_a ? b : a;
-  inner.index();
+  const auto look_up = [&](const Values& inner, double n_inner, double n_outer) {
+    return 8 * cells * n_outer + n_inner * (inner.indexed() ? 0 : inner.sorted() ? 5 : 35);
+  };
+  const double pairs = 0.45 * cells * n_a * n_b;
+  const double by_cells = n_b <= block ? pairs + 5 * n_a * n_b : std::numeric_limits<double>::infinity();
+  extremes_ = {*std::min_element(least_.begin(), least_.begin() + n_cells_),
+               *std::max_element(most_.begin(), most_.begin() + n_cells_)};
+  const Values& longer = n_a >= n_b ? a : b;
+  const double range = static_cast<double>(longer.most() - longer.least()) + 1;
+  const double hits = std::min(2 * static_cast<double>(extremes_.high - extremes_.low) / range, 1.0);
+  const double by_entries = n_a * n_b * (0.4 + hits * (2 + 2 * cells));
+  const double look_up_b = look_up(b, n_b, n_a), look_up_a = look_up(a, n_a, n_b);
+  const double least = std::min({by_cells, by_entries, look_up_a, look_up_b});
+  if (by_cells == least) return compare_cells(a, b);
+  if (by_entries == least) return n_a >= n_b ? compare_entries(a, b) : compare_entries(b, a);
+  Values &outer = look_up_b == least ? a : b, &inner = look_up_b == least ? b : a;
+  inner.index(work_, cache_.arena());
   return count_signs(outer, inner);
 }
 
@@ -305,6 +365,7 @@ Finisher::Count Finisher::count_confident(const Node& node, const Values& a, con
     const std::int64_t add = a.value(i);
     double unfair = 0.0, low = 0.0;
     for (int cell = 0; cell < n_cells_; ++cell) {
+      grid_.check_halt();
       const double w = cell_mass_[cell];
       const std::int64_t neg_limit = t.neg - add - least_[cell], pos_limit = t.pos - 1 - add - most_[cell];
       const int some_neg = b.rank(neg_limit), no_pos = b.rank(pos_limit);
@@ -344,7 +405,8 @@ double Finisher::outside(const Node& node, const Parts& parts) const {
   return product;
 }
 
-bool Finisher::finish(const Node& node, const Parts& parts, Masses& masses) {
+bool Finisher::finish(const Node& node, const Parts& parts, Masses& masses, const Halt& halt) {
+  grid_.listen(&halt);
   grid_.begin(node);
   Values& b = list(node, parts, Side::b);
   Values& a = list(node, parts, Side::a);
@@ -357,7 +419,7 @@ bool Finisher::finish(const Node& node, const Parts& parts, Masses& masses) {
     count = count_cheaply(a, b);
   } else {
     vector_margins(node, parts);
-    b.index();
+    b.index(work_, cache_.arena());
     count = count_confident(node, a, b);
   }
   if (count.fuzzy) return false;
@@ -373,6 +435,7 @@ bool Finisher::finish(const Node& node, const Parts& parts, Masses& masses) {
 // --- bounds inside a box -----------------------------------------------------------------------------------------------
 
 Interval Finisher::range(const Node& node, std::span<const TreeId> trees, const Word* axes, const Word* cuts) {
+  grid_.listen(nullptr);
   grid_.begin(node);
   grid_.group_all(node, cuts, axes);
   grid_.lay_out(axes, layout_);
@@ -382,7 +445,8 @@ Interval Finisher::range(const Node& node, std::span<const TreeId> trees, const 
   if (tile_sum_.size() < static_cast<std::size_t>(common_.tile())) tile_sum_.resize(common_.tile());
   Interval found{std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()};
   for (int o = 0; o < common_.outer(); ++o) {
-    common_.sum(o, tile_sum_.data());
+    std::fill_n(tile_sum_.data(), common_.tile(), 0);
+    common_.add_to(o, tile_sum_.data());
     for (int j = 0; j < common_.tile(); ++j) {
       found.low = std::min(found.low, tile_sum_[j]);
       found.high = std::max(found.high, tile_sum_[j]);
@@ -402,7 +466,7 @@ Certain Finisher::certain_confident(const Node& node, const Parts& parts, Values
                                     const std::vector<Interval>& slack) {
   const Thresholds& t = problem_.thresholds;
   vector_margins(node, parts);
-  b.index();
+  b.index(work_, cache_.arena());
   Sum fair, unfair, low;
   const auto between = [&](int first, int last) { return last > first ? b.prefix(last) - b.prefix(first) : 0.0; };
   for (int cell = 0; cell < n_cells_; ++cell) {
@@ -437,6 +501,7 @@ Certain Finisher::certain_confident(const Node& node, const Parts& parts, Values
 }
 
 Certain Finisher::count_certain(const Node& node, const Parts& parts, const std::vector<Interval>& slack) {
+  grid_.listen(nullptr);
   grid_.begin(node);
   Values& b = list(node, parts, Side::b);
   Values& a = list(node, parts, Side::a);

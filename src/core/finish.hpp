@@ -6,10 +6,7 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
-#include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "bounds.hpp"
@@ -21,35 +18,6 @@
 
 namespace boxqte {
 
-/// Lists that were made before, looked up by all that they depend on: trees and cells, compared in full, never by hash alone.
-class ListCache {
- public:
-  using Key = std::vector<std::uint64_t>;
-
-  /// The list of the key if there is one.
-  Values* find(const Key& key) {
-    const auto at = lists_.find(key);
-    return at == lists_.end() ? nullptr : at->second.get();
-  }
-  /// Keep a list; it stays where it is until `clear`.
-  Values& add(const Key& key, Values&& list) {
-    bytes_ += list.bytes() + 8 * key.size() + 128;
-    return *(lists_[key] = std::make_unique<Values>(std::move(list)));
-  }
-  void clear() {
-    lists_.clear();
-    bytes_ = 0;
-  }
-  std::size_t bytes() const { return bytes_; }
-
- private:
-  struct Hash {
-    std::size_t operator()(const Key& key) const;
-  };
-  std::unordered_map<Key, std::unique_ptr<Values>, Hash> lists_;
-  std::size_t bytes_ = 0;
-};
-
 /// What is certain about the masses of a box that cannot be finished: lower bounds.
 struct Certain {
   double fair = 0.0, unfair = 0.0, low = 0.0;
@@ -60,8 +28,8 @@ class Finisher {
   Finisher(const Problem& problem, const ResidualTrees& trees, std::size_t memory);
 
   /// Settle the whole box by counting; false (and nothing counted) if 64 bits cannot place some margin exactly.
-  /// `parts` must be those of the node.
-  bool finish(const Node& node, const Parts& parts, Masses& masses);
+  /// `parts` must be those of the node. If it is halted, Halted is thrown, and all lists have to be forgotten.
+  bool finish(const Node& node, const Parts& parts, Masses& masses, const Halt& halt);
 
   /// Theorem 10: the same for a node from which trees were taken; slack says what they may add to each class's margin.
   Certain count_certain(const Node& node, const Parts& parts, const std::vector<Interval>& slack);
@@ -73,7 +41,7 @@ class Finisher {
     if (cache_.bytes() > memory_) cache_.clear();
   }
   void forget() { cache_.clear(); }
-  std::size_t bytes() const { return cache_.bytes() + grid_.bytes() + (least_.capacity() + most_.capacity()) * 16; }
+  std::size_t bytes() const { return cache_.held() + grid_.bytes() + (least_.capacity() + most_.capacity()) * 16; }
 
  private:
   /// What counting adds up; near: mass within the library's rounding of a threshold; fuzzy: 64 bits cannot place a margin.
@@ -97,7 +65,8 @@ class Finisher {
   void each_class(const Node& node, Visit visit);
   Count count_cheaply(Values& a, Values& b);
   Count count_signs(const Values& a, const Values& b);
-  Count count_few(const Values& a, const Values& b);
+  Count compare_cells(const Values& a, const Values& b);
+  Count compare_entries(const Values& a, const Values& b);
   double certain_signs(const Node& node, const Parts& parts, Values& a, Values& b, const std::vector<Interval>& add);
   Certain certain_confident(const Node& node, const Parts& parts, Values& a, Values& b,
                             const std::vector<Interval>& slack);
@@ -109,22 +78,25 @@ class Finisher {
   PartGrid grid_;
   ListCache cache_;
   std::size_t memory_;
-  ListCache::Key key_;
+  ListCache::Key key_, joint_key_;
+  std::vector<const Values*> lists_;
+  Values::Workspace work_;
   std::vector<TreeId> chosen_;
   Layout layout_, rows_;
-  Sheets own_;  ///< one class's rows
+  std::vector<Sheets> own_;  ///< class -> its rows; behind the first, what sets them apart from the class before
+  std::vector<std::int64_t> constant_;
   Sheets common_, least_sheet_, most_sheet_;
-  std::vector<std::int64_t> tile_sum_;
+  std::vector<std::int64_t> tile_sum_, row_sum_;
   std::vector<double> outer_mass_, tile_mass_;
   std::vector<Interval> outward_;
 
   int n_cells_ = 0;  ///< cells of the vector part that are still to be counted
   std::vector<double> cell_mass_;
   std::vector<std::int64_t> least_, most_;          ///< cell -> smallest and largest margin over the classes
+  Interval extremes_;                               ///< the smallest and the largest of all these
   std::vector<std::int64_t> row_least_, row_most_;  ///< the same of the rows alone, over their own axes
   std::vector<std::vector<std::int64_t>> margins_;  ///< class x cell, where every class counts on its own
   std::vector<std::int64_t> values_;
-  std::vector<double> masses_;
 };
 
 }  // namespace boxqte

@@ -125,8 +125,12 @@ void PartGrid::masses(const Layout& layout, int first, int stop, std::vector<dou
   std::ptrdiff_t n = 1;
   for (int i = first; i < stop; ++i) n *= layout.size[i];
   if (out.size() < static_cast<std::size_t>(n)) out.resize(n);
+  masses(layout, first, stop, out.data());
+}
+
+void PartGrid::masses(const Layout& layout, int first, int stop, double* out) const {
   out[0] = 1.0;
-  n = 1;
+  std::ptrdiff_t n = 1;
   for (int i = first; i < stop; ++i) {
     const int size = layout.size[i];
     const double* mass = group_mass_.data() + static_cast<std::ptrdiff_t>(layout.axis[i]) * longest_;
@@ -138,8 +142,7 @@ void PartGrid::masses(const Layout& layout, int first, int stop, std::vector<dou
   }
 }
 
-void PartGrid::sums(const Layout& layout, std::span<const TreeId> trees, std::vector<std::int64_t>& out) {
-  if (out.size() < static_cast<std::size_t>(layout.cells)) out.resize(layout.cells);
+void PartGrid::sums(const Layout& layout, std::span<const TreeId> trees, std::int64_t* out) {
   const int n_trees = static_cast<int>(trees.size());
   for (int t = 0; t < n_trees; ++t) {
     ripe_[t] = layout.n - 1;
@@ -150,7 +153,7 @@ void PartGrid::sums(const Layout& layout, std::span<const TreeId> trees, std::ve
   // The grid grows axis by axis: a table joins as soon as all its axes are there.
   for (int grown = 0; grown < layout.n; ++grown) {
     const int size = layout.size[grown];
-    for (std::ptrdiff_t cell = cells - 1; cell >= 0; --cell) std::fill_n(out.begin() + cell * size, size, out[cell]);
+    for (std::ptrdiff_t cell = cells - 1; cell >= 0; --cell) std::fill_n(out + cell * size, size, out[cell]);
     cells *= size;
     for (int t = 0; t < n_trees; ++t) {
       if (ripe_[t] != grown) continue;
@@ -162,7 +165,7 @@ void PartGrid::sums(const Layout& layout, std::span<const TreeId> trees, std::ve
         ripe_[u] = -1;
         same_.push_back(trees[u]);
       }
-      add_scope(layout, grown + 1, same_, {}, trees_.axes(trees[t]), out.data());
+      add_scope(layout, grown + 1, same_, {}, trees_.axes(trees[t]), out);
     }
   }
 }
@@ -177,6 +180,7 @@ void PartGrid::replace(const Layout& layout, TreeId before, TreeId after, std::v
 
 void PartGrid::add_scope(const Layout& layout, int n_axes, std::span<const TreeId> plus, std::span<const TreeId> minus,
                          const Word* scope, std::int64_t* out) {
+  check_halt();
   std::ptrdiff_t size = 1;
   bool whole = true;  // the scope is the grid: no table in between
   for (int i = n_axes - 1; i >= 0; --i) {

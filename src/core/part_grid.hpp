@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "components.hpp"
+#include "halt.hpp"
 
 namespace boxqte {
 
@@ -20,6 +21,12 @@ struct Layout {
 class PartGrid {
  public:
   PartGrid(const Problem& problem, const ResidualTrees& trees);
+
+  /// From now on counting may be halted; null: it may not.
+  void listen(const Halt* halt) { halt_ = halt; }
+  void check_halt() const {
+    if (halt_) halt_->check();
+  }
 
   /// Count, for every axis, how many tables will be spread along it: one a common tree, two for the extremes of the rows.
   void begin(const Node& node);
@@ -39,9 +46,14 @@ class PartGrid {
   void lay_out_within(const Layout& layout, const Word* axes, Layout& inner) const;
 
   /// The mass of every cell of the grid of the layout's axes first..stop-1.
+  void masses(const Layout& layout, int first, int stop, double* out) const;
   void masses(const Layout& layout, int first, int stop, std::vector<double>& out) const;
   /// The sum of the trees at every cell of the grid.
-  void sums(const Layout& layout, std::span<const TreeId> trees, std::vector<std::int64_t>& out);
+  void sums(const Layout& layout, std::span<const TreeId> trees, std::int64_t* out);
+  void sums(const Layout& layout, std::span<const TreeId> trees, std::vector<std::int64_t>& out) {
+    if (out.size() < static_cast<std::size_t>(layout.cells)) out.resize(layout.cells);
+    sums(layout, trees, out.data());
+  }
   /// Add a tree that need not be there before, and take one away; either may be a leaf, which is left alone.
   void replace(const Layout& layout, TreeId before, TreeId after, std::vector<std::int64_t>& out);
   /// Add a table over `inner`'s axes to the grid.
@@ -59,6 +71,7 @@ class PartGrid {
 
   const Problem& problem_;
   const ResidualTrees& trees_;
+  const Halt* halt_ = nullptr;
   int longest_;
   std::vector<int> users_;
   std::vector<Word> row_axes_;

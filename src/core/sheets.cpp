@@ -55,20 +55,20 @@ Sheets::Sheet& Sheets::sheet(std::uint64_t axes) {
 std::uint64_t Sheets::outer_axes_of(TreeId tree) const {
   std::uint64_t axes = 0;
   for (int i = 0; i < n_outer_axes_; ++i)
-    if (grid_.tests(tree, layout_->axis[i])) axes |= std::uint64_t{1} << i;
+    if (grid_->tests(tree, layout_->axis[i])) axes |= std::uint64_t{1} << i;
   return axes;
 }
 
 void Sheets::replace(TreeId before, TreeId after) {
   Sheet& own = sheet(outer_axes_of(before) | outer_axes_of(after));
-  grid_.replace(own.layout, before, after, own.table);
+  grid_->replace(own.layout, before, after, own.table);
 }
 
 void Sheets::add(std::span<const TreeId> trees) {
   for (const TreeId tree : trees) sheet(outer_axes_of(tree)).trees.push_back(tree);
   for (int s = 0; s < n_; ++s) {
     if (sheets_[s].trees.empty()) continue;
-    grid_.sums(sheets_[s].layout, sheets_[s].trees, sheets_[s].table);
+    grid_->sums(sheets_[s].layout, sheets_[s].trees, sheets_[s].table);
     sheets_[s].trees.clear();
   }
 }
@@ -81,7 +81,7 @@ void Sheets::add(const Layout& inner, const std::int64_t* table) {
       ++j;
     }
   Sheet& own = sheet(axes);
-  grid_.spread(inner, table, own.layout, own.table.data());
+  grid_->spread(inner, table, own.layout, own.table.data());
 }
 
 void Sheets::settle() {
@@ -95,23 +95,17 @@ void Sheets::settle() {
         target = &other;
     }
     if (!target) continue;
-    grid_.spread(sheets_[s].layout, sheets_[s].table.data(), target->layout, target->table.data());
+    grid_->spread(sheets_[s].layout, sheets_[s].table.data(), target->layout, target->table.data());
     sheets_[s].merged = true;
   }
 }
 
-void Sheets::sum(int outer, std::int64_t* out) const {
-  bool first = true;
+void Sheets::add_to(int outer, std::int64_t* out) const {
   for (int s = 0; s < n_; ++s) {
     if (sheets_[s].merged) continue;
     const std::int64_t* row = sheets_[s].table.data() + static_cast<std::ptrdiff_t>(sheets_[s].row[outer]) * tile_;
-    if (first)
-      for (int j = 0; j < tile_; ++j) out[j] = row[j];
-    else
-      for (int j = 0; j < tile_; ++j) out[j] += row[j];
-    first = false;
+    for (int j = 0; j < tile_; ++j) out[j] += row[j];
   }
-  if (first) std::fill_n(out, tile_, 0);
 }
 
 }  // namespace boxqte

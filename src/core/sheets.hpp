@@ -12,7 +12,7 @@ namespace boxqte {
 
 class Sheets {
  public:
-  explicit Sheets(PartGrid& grid) : grid_(grid) {}
+  explicit Sheets(PartGrid& grid) : grid_(&grid) {}
 
   /// Nothing yet, over this grid.
   void begin(const Layout& layout);
@@ -27,12 +27,12 @@ class Sheets {
   int tile() const { return tile_; }
   int outer() const { return outer_; }
   int outer_axes() const { return n_outer_axes_; }
-  /// The same where there is one sheet only, without adding anything.
+  /// The cells of a tile where there is one sheet only.
   const std::int64_t* row(int outer) const {
     return sheets_[0].table.data() + static_cast<std::ptrdiff_t>(sheets_[0].row[outer]) * tile_;
   }
-  /// The sum at the cells of a tile.
-  void sum(int outer, std::int64_t* out) const;
+  /// Add the sum at the cells of a tile.
+  void add_to(int outer, std::int64_t* out) const;
 
  private:
   struct Sheet {
@@ -47,7 +47,7 @@ class Sheets {
   Sheet& sheet(std::uint64_t axes);
   std::uint64_t outer_axes_of(TreeId tree) const;
 
-  PartGrid& grid_;
+  PartGrid* grid_;
   const Layout* layout_ = nullptr;
   int n_outer_axes_ = 0, outer_ = 1, tile_ = 1;
   std::vector<Sheet> sheets_;  ///< the first n_; the others are kept for their memory

@@ -24,7 +24,7 @@ class BoxOptions:
 
     finish_limit: int = 8000
     """Finish a box by counting in value space once that takes at most about this many cells."""
-    depth_first_below: float = 2e5
+    depth_first_below: float = 1e6
     """Boxes that cost less than this many cells are worked on depth first."""
     batch: int = 8
     """How many open boxes a worker takes at once."""

@@ -132,12 +132,12 @@ def rounding_bound(problem: Problem, n_classes: int) -> Fraction:
     """How far each sum of decided masses can be from the exact sum (docs/engine.md, 'Rounding').
 
     u = 2**-53. On the way to a decided mass there are, at most: per axis one rounding for every cell mass and one for
-    every addition of cells, and one product; the same for classes; a block of a sum over cells, and one over the few
-    entries of B; and a few single ones.
+    every addition of cells, and one product; the same for classes; per axis six for merging equal values of lists; a
+    block of a sum over cells, and one over the few entries of B; and a few single ones.
     """
     cells = sum(int(n) + 1 for n in problem.axes.n_cells.tolist())
     classes = 0 if problem.grid.thresholds.all_confident else 2 * n_classes + 2
-    roundings = cells + problem.n_axes + classes + BLOCK + FEW + 64
+    roundings = cells + 7 * problem.n_axes + classes + BLOCK + FEW + 64
     # (1 + u)**k - 1 <= 1.01 k u for k u <= 0.01; 2**-1000 is for products that underflow
     return Fraction(101, 100) * roundings / 2**53 + Fraction(1, 2**1000)
 
