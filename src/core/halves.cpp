@@ -167,7 +167,7 @@ void Halves::choose(const Node& node, double cells) {
     better = false;
     for (int i = 0; i < n_axes_; ++i) {
       const double other = cost(in_vector ^ (Word{1} << i));
-      if (other >= least - 1e-9 * (1.0 + std::abs(least))) continue;  // by more than rounding
+      if (!(other < least)) continue;
       least = other;
       in_vector ^= Word{1} << i;
       better = true;
