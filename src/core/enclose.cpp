@@ -8,6 +8,7 @@ namespace boxqte {
 
 namespace {
 constexpr int most_own_cells = 1 << 12;  // a tree on a larger grid of its own counts with its smallest and largest leaf
+constexpr int bucket_cells = 2048;       // of the grid of trees that lie in both halves
 constexpr int block = 64;                // sums are taken in blocks of this many terms, as in finish.cpp
 constexpr std::int64_t n_buckets = 1 << 13;
 }  // namespace
@@ -41,28 +42,45 @@ std::size_t Encloser::bytes() const {
 
 // --- one tree ----------------------------------------------------------------------------------------------------------
 
-bool Encloser::lay_out(TreeId tree) {
-  const Halves& halves = trees_->halves;
+Encloser::Scope Encloser::scope_of(TreeId tree) const {
+  Scope scope{};
+  for (int h = 0; h < 2; ++h) {
+    const std::vector<int>& axis = trees_->halves.half(h).axis;
+    for (std::size_t i = 0; i < axis.size(); ++i)
+      if (trees_->nodes.trees().tests(tree, axis[i])) scope[h] |= Word{1} << i;
+  }
+  return scope;
+}
+
+std::int64_t Encloser::cells_of(const Scope& scope) const {
+  std::int64_t cells = 1;
+  for (int h = 0; h < 2; ++h)
+    for (Word word = scope[h]; word != 0 && cells <= most_own_cells; word &= word - 1)
+      cells *= trees_->halves.half(h).size[first_bit(word)];
+  return cells;
+}
+
+void Encloser::lay_out(const Scope& scope) {
   own_.clear();
   own_cells_ = {1, 1};
-  own_axes_ = {0, 0};
-  std::int64_t cells = 1;
+  own_axes_ = scope;
   for (int h = 0; h < 2; ++h) {
-    const Half& half = halves.half(h);
-    for (std::size_t i = 0; i < half.axis.size(); ++i) {
-      if (!trees_->nodes.trees().tests(tree, half.axis[i])) continue;
-      cells *= half.size[i];
-      if (cells > most_own_cells) return false;
+    const Half& half = trees_->halves.half(h);
+    for (Word word = scope[h]; word != 0; word &= word - 1) {
+      const int i = first_bit(word);
       own_.push_back({half.axis[i], half.size[i], 1});
       own_cells_[h] *= half.size[i];
-      own_axes_[h] |= Word{1} << i;
       mask_[half.axis[i]] = low_bits(half.size[i]);
     }
   }
   for (int i = static_cast<int>(own_.size()) - 2; i >= 0; --i) own_[i].stride = own_[i + 1].stride * own_[i + 1].size;
+}
+
+void Encloser::fill_anew(TreeId tree) {
+  const int cells = own_cells_[0] * own_cells_[1];
   std::fill_n(tree_low_.begin(), cells, std::numeric_limits<std::int64_t>::max());
   std::fill_n(tree_high_.begin(), cells, std::numeric_limits<std::int64_t>::min());
-  return true;
+  fill(tree);
 }
 
 void Encloser::fill(TreeId tree) {
@@ -102,21 +120,68 @@ Encloser::Piece Encloser::add_piece(int half, std::span<const std::int64_t> low,
   return {at, static_cast<int>(low.size()), own_axes_[half], own_axes_[half] ? last_bit(own_axes_[half]) : -1};
 }
 
-void Encloser::enclose_common(TreeId tree) {
-  if (!lay_out(tree)) {
-    loose_.add(trees_->nodes.trees()[tree]);
-    return;
+void Encloser::put_into_bucket(TreeId tree, const Scope& scope) {
+  Bucket* best = nullptr;
+  double growth = 0.0;
+  Scope joint{};
+  for (int i = 0; i < n_buckets_; ++i) {
+    const Scope both{buckets_[i].scope[0] | scope[0], buckets_[i].scope[1] | scope[1]};
+    const std::int64_t cells = cells_of(both);
+    const double longer = static_cast<double>(cells) / static_cast<double>(buckets_[i].cells);
+    if (cells > bucket_cells || (best && longer >= growth)) continue;
+    best = &buckets_[i];
+    growth = longer;
+    joint = both;
   }
-  fill(tree);
-  const auto [n1, n2] = own_cells_;
-  const auto cells = static_cast<std::size_t>(n1) * n2;
-  if (n1 == 1 || n2 == 1) {
-    const int half = n2 == 1 ? Halves::vector : Halves::scalar;
-    pieces_[half].push_back(add_piece(half, {tree_low_.data(), cells}, {tree_high_.data(), cells}));
-    return;
+  if (!best) {
+    if (n_buckets_ == static_cast<int>(buckets_.size())) buckets_.emplace_back();
+    best = &buckets_[n_buckets_++];
+    best->trees.clear();
+    joint = scope;
   }
+  best->trees.push_back(tree);
+  best->scope = joint;
+  best->cells = cells_of(joint);
+}
+
+void Encloser::enclose_common() {
+  const Node& node = trees_->node;
+  n_buckets_ = 0;
+  for (int t = 0; t < node.n_common; ++t) {
+    const TreeId tree = node.common[t];
+    const Scope scope = scope_of(tree);
+    if (cells_of(scope) > most_own_cells) {
+      loose_.add(trees_->nodes.trees()[tree]);
+    } else if (scope[0] && scope[1]) {
+      put_into_bucket(tree, scope);
+    } else {
+      lay_out(scope);
+      fill_anew(tree);
+      const int half = scope[1] ? Halves::scalar : Halves::vector;
+      const auto cells = static_cast<std::size_t>(own_cells_[half]);
+      pieces_[half].push_back(add_piece(half, {tree_low_.data(), cells}, {tree_high_.data(), cells}));
+    }
+  }
+  for (int b = 0; b < n_buckets_; ++b) {
+    lay_out(buckets_[b].scope);
+    const auto cells = static_cast<std::size_t>(buckets_[b].cells);
+    sum_low_.assign(cells, 0);
+    sum_high_.assign(cells, 0);
+    for (const TreeId tree : buckets_[b].trees) {
+      fill_anew(tree);
+      for (std::size_t i = 0; i < cells; ++i) {
+        sum_low_[i] += tree_low_[i];
+        sum_high_[i] += tree_high_[i];
+      }
+    }
+    divide();
+  }
+}
+
+void Encloser::divide() {
   // Nearly a sum of two functions u(x1) + v(x2): halfway between the extremes, first along one half, then along the other.
-  const std::int64_t *low = tree_low_.data(), *high = tree_high_.data();
+  const auto [n1, n2] = own_cells_;
+  const std::int64_t *low = sum_low_.data(), *high = sum_high_.data();
   part_low_.resize(n1 + n2);
   part_high_.resize(n1 + n2);
   std::int64_t *u = part_low_.data(), *v = u + n1;
@@ -166,8 +231,10 @@ Encloser::Piece Encloser::row_piece(TreeId tree) {
     if (known.tree == tree) return known.piece;
   const Record record = trees_->nodes.trees()[tree];
   std::size_t n1 = 1;
-  if (lay_out(tree)) {
-    fill(tree);
+  const Scope scope = scope_of(tree);
+  if (cells_of(scope) <= most_own_cells) {
+    lay_out(scope);
+    fill_anew(tree);
     const int n2 = own_cells_[Halves::scalar];
     n1 = own_cells_[Halves::vector];
     part_low_.resize(n1);
@@ -396,7 +463,7 @@ Proved Encloser::enclose(const Word* box, double cells) {
   pieces_[0].clear();
   pieces_[1].clear();
   loose_ = {};
-  for (int t = 0; t < node.n_common; ++t) enclose_common(node.common[t]);
+  enclose_common();
   enclose_rows();
   for (int h = 0; h < 2; ++h) {
     grow(h, sums_[h]);

@@ -67,6 +67,14 @@ class Encloser {
     Word axes;  ///< places in the half
     int last;   ///< the last of them, -1 if there is none
   };
+  /// Axes by their places in each half.
+  using Scope = std::array<Word, 2>;
+  /// Common trees with axes in both halves, whose sum is divided between these.
+  struct Bucket {
+    std::vector<TreeId> trees;
+    Scope scope;
+    std::int64_t cells;
+  };
   /// A row's piece by the tree it is of.
   struct RowPiece {
     TreeId tree;
@@ -83,9 +91,14 @@ class Encloser {
 
   void fill(TreeId tree);
   void fill_block(std::int64_t value);
-  bool lay_out(TreeId tree);
+  Scope scope_of(TreeId tree) const;
+  std::int64_t cells_of(const Scope& scope) const;
+  void lay_out(const Scope& scope);
+  void fill_anew(TreeId tree);
+  void put_into_bucket(TreeId tree, const Scope& scope);
   Piece add_piece(int half, std::span<const std::int64_t> low, std::span<const std::int64_t> high);
-  void enclose_common(TreeId tree);
+  void enclose_common();
+  void divide();
   Piece row_piece(TreeId tree);
   void grow(int half, Enclosed& out);
   void enclose_rows();
@@ -111,11 +124,13 @@ class Encloser {
   };
   std::vector<Own> own_;
   std::vector<Word> mask_;          ///< axis -> the groups that a leaf may be reached from
-  std::array<int, 2> own_cells_{};  ///< of the tree's grid, in each half
-  std::array<Word, 2> own_axes_{};  ///< their places in each half
-  std::vector<std::int64_t> tree_low_, tree_high_, part_low_, part_high_;
+  std::array<int, 2> own_cells_{};  ///< of the grid, in each half
+  Scope own_axes_{};
+  std::vector<std::int64_t> tree_low_, tree_high_, sum_low_, sum_high_, part_low_, part_high_;
   std::array<std::vector<std::int64_t>, 2> spare_;
 
+  std::vector<Bucket> buckets_;  ///< the first n_buckets_; the others are kept for their memory
+  int n_buckets_ = 0;
   std::vector<std::int64_t> pool_;
   std::array<std::vector<Piece>, 2> pieces_;
   std::vector<RowPiece> row_pieces_;

@@ -7,7 +7,9 @@ namespace boxqte {
 
 namespace {
 // What a tree that lies in both halves costs, as a share of its spread: most of it is a sum of two functions.
-constexpr double crossing = 0.4, row_crossing = 1.0;
+constexpr double crossing = 0.5, row_crossing = 1.2;
+// A node below the root counts for so much of its subtree's spread; a first cut doubles the grid, further ones lengthen it less.
+constexpr double deeper = 0.35, few_cells = 3.0;
 }  // namespace
 
 Halves::Halves(const Problem& problem, const ResidualTrees& trees)
@@ -26,8 +28,8 @@ void Halves::weigh_tree(TreeId tree, double weight) {
   if (record.is_leaf()) return;
   if (influence_[record.cut] == 0.0) weighed_.push_back(record.cut);
   influence_[record.cut] += (1.0 + static_cast<double>(record.spread())) * weight;
-  weigh_tree(record.yes, 0.5 * weight);
-  weigh_tree(record.no, 0.5 * weight);
+  weigh_tree(record.yes, deeper * weight);
+  weigh_tree(record.no, deeper * weight);
 }
 
 void Halves::weigh(const Node& node) {
@@ -103,8 +105,7 @@ double Halves::keep_cuts(Word axes) {
         growing &= ~(word & -word);
         continue;
       }
-      // log((kept + 2) / (kept + 1)) is close to 1 / (kept + 1.5)
-      const double density = candidate.cuts[kept].first * (kept + 1.5);
+      const double density = candidate.cuts[kept].first * (kept + few_cells);
       if (density > most) {
         most = density;
         best = &candidate;
