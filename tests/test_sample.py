@@ -217,9 +217,10 @@ def test_draws_from_the_boxes_that_the_exact_engine_leaves_open(eps: bool) -> No
         left = Box(BoxOptions(finish_limit=8, mixed_limit=0, cell_limit=1)).run(grid, few, Watch(few))
         if left.open is None or truth is None or grid.has_tolerance != eps:
             continue
-        assert left.decided.undecided == pytest.approx(left.open.masses().sum(), abs=1e-9)
+        assert left.outside is not None
+        assert left.outside.undecided == pytest.approx(left.open.masses().sum(), abs=1e-9)
         options = SampleOptions(points=2000, seed=seed)
-        drawn = sample(grid, left.open, tuple(used_axes(grid)), left.decided, ONE, Watch(ONE), options).statistical
+        drawn = sample(grid, left.open, tuple(used_axes(grid)), left.outside, ONE, Watch(ONE), options).statistical
         assert drawn is not None
         assert drawn.lower <= truth[0] <= drawn.upper
         checked += 1

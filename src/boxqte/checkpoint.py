@@ -172,6 +172,7 @@ def _encoded(saved: Saved, identity: Mapping[str, str], watch: Watch) -> bytes:
         "sums": {kind: [part.hex() for part in parts] for kind, parts in saved.sums.items()},
         "counts": saved.counts,
         "record": saved.record,
+        "proved": [mass.hex() for mass in saved.proved],
         "heap": len(saved.heap),
         "stack": len(saved.stack),
         "trace": len(watch.trace),
@@ -212,5 +213,8 @@ def _decoded(head: dict[str, Any], arrays: bytes, entry_bytes: int) -> tuple[Sav
     sums = {kind: tuple(map(float.fromhex, head["sums"][kind])) for kind in SUMS}
     if not all(abs(part) <= 1 for parts in sums.values() for part in parts):
         raise ValueError("a mass above 1")
-    saved = Saved(sums, counts, entries[: sizes[0]], entries[sizes[0] :], record)
+    fair, unfair, low = map(float.fromhex, head.get("proved", ["0x0p+0"] * 3))
+    if not (min(fair, unfair, low) >= 0 and fair + unfair + low <= 1.000001):
+        raise ValueError("masses that are no parts of 1")
+    saved = Saved(sums, counts, entries[: sizes[0]], entries[sizes[0] :], record, (fair, unfair, low))
     return saved, [(points[i], points[i + 1], points[i + 2]) for i in range(0, 3 * m, 3)]

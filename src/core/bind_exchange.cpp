@@ -2,6 +2,7 @@
 
 #include "binding.hpp"
 #include "draw.hpp"
+#include "enclose.hpp"
 #include "exchange.hpp"
 
 using namespace nanobind::literals;
@@ -72,19 +73,26 @@ void bind_exchange(nb::module_& m) {
           },
           "boxes"_a, "masses"_a, "budget"_a, "depth_first"_a);
 
-  worker.def(
-      "bounds",
-      [](ExchangeWorker& self, Array<const Word, 3> boxes) {
-        const std::size_t n = boxes.shape(0);
-        self.check_boxes(n, boxes.shape(1), boxes.shape(2), n);
-        std::vector<double> out;
-        {
-          nb::gil_scoped_release released;
-          out = self.bounds(boxes.data(), n);
-        }
-        return to_numpy(std::move(out), {n, std::size_t{3}});
-      },
-      "boxes"_a);
+  nb::class_<Encloser>(m, "Encloser")
+      .def(nb::init<const Problem&, std::size_t>(), "problem"_a, nb::kw_only(), "memory"_a, nb::keep_alive<1, 2>())
+      .def_prop_ro("memory", &Encloser::bytes)
+      .def(
+          "enclose",
+          [](Encloser& self, Array<const Word, 3> boxes, double cells) {
+            self.check_boxes(boxes.shape(1), boxes.shape(2));
+            const std::size_t n = boxes.shape(0), box_words = boxes.shape(1) * boxes.shape(2);
+            std::vector<double> out;
+            {
+              nb::gil_scoped_release released;
+              out.reserve(3 * n);
+              for (std::size_t i = 0; i < n; ++i) {
+                const Proved found = self.enclose(boxes.data() + i * box_words, cells);
+                out.insert(out.end(), {found.fair, found.unfair, found.low});
+              }
+            }
+            return to_numpy(std::move(out), {n, std::size_t{3}});
+          },
+          "boxes"_a, "cells"_a);
 
   nb::enum_<Drawer::Found>(m, "Found", nb::is_arithmetic())
       .value("NONE", Drawer::Found::none)

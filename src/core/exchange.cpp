@@ -30,9 +30,7 @@ ExchangeWorker::ExchangeWorker(const Problem& problem, const ExchangeOptions& op
   frames_.push_back(trees_->nodes.room());
 }
 
-void ExchangeWorker::forget_trees() {
-  trees_ = std::make_unique<Trees>(problem_, options_.memory / 2, finish_limit_, halt_);
-}
+void ExchangeWorker::forget_trees() { trees_ = std::make_unique<Trees>(problem_, options_.memory / 2, halt_); }
 
 void ExchangeWorker::check_boxes(std::size_t n, std::size_t n_axes, std::size_t words, std::size_t n_masses) const {
   if (n_axes != static_cast<std::size_t>(problem_.axes.size()) ||
@@ -156,18 +154,6 @@ ExchangeReply ExchangeWorker::work(const Word* boxes, std::span<const double> ma
   for (double& cost : call.reply.cost)
     if (cost < 0) cost = options_.depth_first_below;  // it was begun, so it was no dearer than this
   return std::move(call.reply);
-}
-
-std::vector<double> ExchangeWorker::bounds(const Word* boxes, std::size_t n) {
-  std::vector<double> out;
-  out.reserve(3 * n);
-  for (std::size_t i = 0; i < n; ++i) {
-    trees_->finisher.tidy();
-    if (trees_->nodes.bytes() > tree_limit_) forget_trees();
-    const Certain certain = trees_->encloser.enclose(boxes + i * box_words_);
-    out.insert(out.end(), {certain.fair, certain.unfair, certain.low});
-  }
-  return out;
 }
 
 }  // namespace boxqte

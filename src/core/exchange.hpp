@@ -12,7 +12,6 @@
 #include "bounds.hpp"
 #include "choose.hpp"
 #include "components.hpp"
-#include "enclose.hpp"
 #include "finish.hpp"
 #include "halt.hpp"
 #include "masses.hpp"
@@ -68,9 +67,6 @@ class ExchangeWorker {
   /// depth first (depth_first: every one). Every call makes progress: its first box is settled or split.
   ExchangeReply work(const Word* boxes, std::span<const double> masses, std::int64_t budget, bool depth_first);
 
-  /// Lower bounds of the masses of each box, which stays open: box x [fair, unfair, low].
-  std::vector<double> bounds(const Word* boxes, std::size_t n);
-
   /// From another thread: a call that is going on should come back now. For good.
   void halt() { halt_.set(); }
 
@@ -102,17 +98,15 @@ class ExchangeWorker {
 
   // All that refers to residual trees, rebuilt when they take too much memory.
   struct Trees {
-    Trees(const Problem& problem, std::size_t memory, double finish_limit, const Halt& halt)
+    Trees(const Problem& problem, std::size_t memory, const Halt& halt)
         : nodes(problem),
           parts(problem, nodes.trees()),
           finisher(problem, nodes.trees(), memory),
-          chooser(nodes, halt),
-          encloser(nodes, finisher, finish_limit) {}
+          chooser(nodes, halt) {}
     Nodes nodes;
     Parts parts;
     Finisher finisher;
     Chooser chooser;
-    Encloser encloser;
   };
   std::unique_ptr<Trees> trees_;
   std::size_t tree_limit_ = 0;

@@ -60,6 +60,8 @@ class Outcome:
     statistical: Statistical | None = None
     open: OpenBoxes | None = None
     """The boxes that are still open, where the engine has such."""
+    outside: Decided | None = None
+    """What is proved outside the open boxes, where `decided` also counts what is proved inside some of them."""
 
 
 class Engine(Protocol):

@@ -27,6 +27,7 @@ IN_FLIGHT = 2  # batches a thread of the cluster: one runs, one waits at the doo
 LONGER = (
     8  # a batch costs the client and the scheduler some milliseconds, so it is so many times as long as a local one
 )
+ENCLOSE_SECONDS = 0.2  # of bounds inside open boxes in one batch
 ATTEMPTS = 20  # so many deaths of processes a batch may meet; each is counted only after Dask has tried by itself
 
 
@@ -82,6 +83,10 @@ def drive_on(client: Any, spec: Spec) -> Callable[..., Outcome]:
         key = f"boxqte-{uuid.uuid4().hex}"
         client.register_plugin(_plugin(key, pickle.dumps(spec)), name=key)
         deaths = _Deaths()
+        if settings.get("inside") is not None:
+            settings["inside"] = replace(
+                settings["inside"], enclose=RemoteWorker.enclose, batch_seconds=ENCLOSE_SECONDS
+            )
         try:
             many = replace(limits, workers=IN_FLIGHT * threads)
             outcome = driver.drive(
@@ -130,6 +135,17 @@ class RemoteWorker:
                 self.deaths.count += 1
         raise EngineError(f"the Dask cluster lost the process of one batch {ATTEMPTS} times; giving up")
 
+    def enclose(self, boxes: Any, cells: int) -> Any:
+        """Bounds inside open boxes; what comes too late, or is lost with its process, is not known."""
+        future = self.client.submit(enclose_here, self.key, boxes, cells, pure=False, retries=2)
+        ended = threading.Event()
+        future.add_done_callback(lambda _: ended.set())
+        ended.wait(10 * ENCLOSE_SECONDS)
+        try:
+            return future.result() if future.status == "finished" else np.zeros((len(boxes), 3))
+        finally:
+            future.cancel()
+
     def halt(self) -> None:
         """Do not wait any longer."""
         self.halted = True
@@ -161,14 +177,25 @@ def forget(key: str) -> None:
 
 
 def work_here(key: str, boxes: Any, masses: Any, budget: int, depth_first: bool) -> driver.Reply:
-    """In a process of the cluster: do one batch with this thread's worker, built when it is first needed."""
+    """In a process of the cluster: do one batch with this thread's worker."""
+    reply: driver.Reply = _worker_here(key).work(boxes, masses, budget, depth_first)
+    return reply
+
+
+def enclose_here(key: str, boxes: Any, cells: int) -> Any:
+    """In a process of the cluster: bounds inside open boxes, by this thread's worker."""
+    return _worker_here(key).enclose(boxes, cells)
+
+
+def _worker_here(key: str) -> Any:
+    """This thread's worker, built when it is first needed."""
     known: dict[str, driver.Worker] = getattr(_here, "workers", {})
     if key not in known:
         known = {k: w for k, w in known.items() if k in _specs}
         known[key] = build_worker(pickle.loads(_specs[key]))
         _live.setdefault(key, []).append(known[key])
         _here.workers = known
-    return known[key].work(boxes, masses, budget, depth_first)
+    return known[key]
 
 
 def build_worker(spec: Spec) -> driver.Worker:

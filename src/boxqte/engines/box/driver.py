@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.engines import Limits, Outcome, Watch
+from boxqte.engines.box.inside import Enclosure, Inside, enclosed, seconds_for
 from boxqte.result import Decided, Status, down, up
 
 BoxArray = npt.NDArray[np.uint64]
@@ -85,6 +86,7 @@ class Reply:
     closed boxes, of the open boxes, of the closed boxes that are points (these come last)"""
 
 
+Masses = tuple[float, ...]  # fair, unfair, low
 # A queue entry: score, serial number, mass, the box's bytes. The serial number is the box's name for its whole life.
 Entry = tuple[float, int, float, bytes]
 
@@ -123,6 +125,8 @@ class Saved:
     stack: list[Entry]
     record: int = 0
     """what the recorder's `mark` gave"""
+    proved: Masses = (0.0, 0.0, 0.0)
+    """what was proved so far in all, of each kind, where bounds inside open boxes have said more than the sums"""
 
 
 class Keeper(Protocol):
@@ -294,6 +298,7 @@ class _Run:
         self.stop: Status | None = None
         self.error: BaseException | None = None
         self.room = limits.memory_limit or half_of_memory()
+        self.proved: Masses = (0.0, 0.0, 0.0)
 
     @property
     def busy(self) -> int:
@@ -308,6 +313,7 @@ class _Run:
             [*self.open.heap, *(entry for entries, _ in taken for entry in entries)],
             [*self.open.stack, *(entry for _, entries in taken for entry in entries)],
             0 if self.recorder is None else self.recorder.mark(),
+            self.proved,
         )
 
     def restore(self, saved: Saved) -> None:
@@ -318,6 +324,7 @@ class _Run:
         self.open.serial = saved.counts["serial"]
         self.open.heap = sorted(saved.heap)
         self.open.stack = list(saved.stack)
+        self.proved = saved.proved
 
     def take(self) -> tuple[BoxArray, FloatArray, int, bool, int] | None:
         """The next batch for a thread, with its ticket; None if it should end."""
@@ -373,14 +380,19 @@ class _Run:
     def done(self) -> bool:
         return self.stop is not None or not (self.open or self.busy)
 
-    def decided(self) -> Decided:
+    def closed_masses(self) -> tuple[Fraction, ...]:
         """The sums, lowered by the proved bound on all rounding errors: what is left is a theorem."""
         # `fair` is a box's mass minus what is unfair or low in it: it carries the errors of all three.
-        fair, unfair, low = (
-            max(self.sums[kind].value - times * self.slack, Fraction(0))
-            for kind, times in (("fair", 3), ("unfair", 1), ("low", 1))
-        )
-        return Decided(down(fair), down(unfair), down(low))
+        times = {"fair": 3, "unfair": 1, "low": 1}
+        return tuple(max(self.sums[kind].value - n * self.slack, Fraction(0)) for kind, n in times.items())
+
+    def decided(self, inside: Enclosure | None = None) -> Decided:
+        """All that is proved, with what is proved inside open boxes. Nothing that was proved once is taken back."""
+        masses = self.closed_masses()
+        if inside is not None:
+            masses = tuple(a + b for a, b in zip(masses, inside.sums()))
+            self.proved = tuple(max(down(a), b) for a, b in zip(masses, self.proved))
+        return Decided(*(max(down(a), b) for a, b in zip(masses, self.proved)))
 
 
 def drive(
@@ -396,6 +408,7 @@ def drive(
     observers: Sequence[Observer] = (),
     recorder: Recorder | None = None,
     keeper: Keeper | None = None,
+    inside: Inside | None = None,
 ) -> Outcome:
     """Decide the root boxes, best first, on `limits.workers` threads, until all is decided or a limit is met.
 
@@ -414,7 +427,13 @@ def drive(
         Is shown how every batch was taken apart.
     keeper
         Saves the state now and then and at the end, and may have one to go on from.
+    inside
+        How the workers bound the masses inside boxes that a limit leaves open, if they can. Some of the time is kept for that.
+        With a recorder it is not used: a record proves what is closed, and the result claims nothing more.
     """
+    if recorder is not None:
+        inside = None
+    whole = watch.seconds_left
     run = _Run(roots, masses, limits, batch, call_nodes, rounding, observers, recorder)
     saved = None if keeper is None else keeper.restore(len(run.open.used), watch)
     if saved is not None:
@@ -430,7 +449,7 @@ def drive(
         threads = [threading.Thread(target=_serve, args=(run, worker), daemon=True) for worker in workers]
         for thread in threads:
             thread.start()
-        status = _wait(run, watch, keeper)
+        status = _wait(run, watch, keeper, whole if inside is not None else 0.0)
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
     with run.changed:
@@ -447,11 +466,29 @@ def drive(
         raise run.error
     if not run.open and not run.busy and status is not Status.INTERRUPTED:
         status = Status.CONVERGED
-    decided = run.decided()
+        run.proved = (0.0, 0.0, 0.0)  # the sums say it all
+    found = None
+    if inside is not None:
+
+        def moment(now: Enclosure) -> bool:
+            """Report, but after an interrupt: the user's callback may have been its source."""
+            nonlocal status
+            if status is not Status.INTERRUPTED:
+                reason = watch.report(run.decided(now), nodes=run.nodes, open_boxes=len(run.open))
+                status = reason if reason in (Status.GAP, Status.THRESHOLD) else status
+            return status in (Status.GAP, Status.THRESHOLD)
+
+        why, elapsed = status or run.stop, watch.seconds - watch.earlier
+        found = enclosed(inside, run.open, workers, why, elapsed, watch.seconds_left, run.nodes, moment)
+    decided = run.decided(found)
     if status is not Status.INTERRUPTED:
-        watch.report(decided, nodes=run.nodes, open_boxes=len(run.open))
+        reason = watch.report(decided, nodes=run.nodes, open_boxes=len(run.open))
+        if found is not None and reason in (Status.GAP, Status.THRESHOLD):
+            status = reason
     if keeper is not None:
         keeper.save(run.saved(), watch)
+    if found is not None and found.error is not None:
+        raise found.error
     ambiguous = run.sums["ambiguous"].value
     return Outcome(
         decided,
@@ -463,23 +500,29 @@ def drive(
             "exact_points": run.exact,
             "calls": run.calls,
             "open_boxes": len(run.open),
+            "enclosed_boxes": 0 if found is None else found.asked,
             "queue_bytes": run.peak,
         },
         open=run.open if run.open else None,
+        outside=Decided(*map(down, run.closed_masses())),
     )
 
 
-def _wait(run: _Run, watch: Watch, keeper: Keeper | None) -> Status | None:
-    """Report and save now and then until the run is over; the reason to stop, if the watch or a limit gave one."""
+def _wait(run: _Run, watch: Watch, keeper: Keeper | None, whole: float) -> Status | None:
+    """Report and save now and then until the run is over; the reason to stop, if the watch or a limit gave one.
+
+    whole: the time of the run, of which some is kept for bounds inside open boxes; 0 keeps none.
+    """
     last = time.perf_counter()
     while True:
         with run.changed:
+            kept = seconds_for(len(run.open), run.limits.workers, whole)
             if not run.done:
-                run.changed.wait(min(REPORT_EVERY, max(watch.seconds_left, 0.001)))
+                run.changed.wait(min(REPORT_EVERY, max(watch.seconds_left - kept, 0.001)))
             if run.done:
                 return run.stop
             now = time.perf_counter()
-            if now - last < REPORT_EVERY and watch.seconds_left > 0:
+            if now - last < REPORT_EVERY and watch.seconds_left > kept:
                 continue
             state = run.decided(), run.nodes, len(run.open)
             saved = run.saved() if keeper is not None and keeper.seconds_left <= 0 else None
@@ -488,6 +531,8 @@ def _wait(run: _Run, watch: Watch, keeper: Keeper | None) -> Status | None:
             keeper.save(saved, watch)
         # Outside the lock: whatever the user's callback does, the workers go on.
         reason = watch.report(state[0], nodes=state[1], open_boxes=state[2])
+        if reason is None and watch.seconds_left <= kept:
+            reason = Status.TIME
         if reason is not None:
             return reason
 

@@ -94,7 +94,7 @@ class Box:
 
     def _exchange(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
         """No attribute moves: x' differs from x in sensitive attributes only."""
-        from boxqte.engines.box import exchange_worker, problem
+        from boxqte.engines.box import exchange_worker, inside, problem
 
         p = problem.compile_problem(grid)
         roots = exchange_worker.root_boxes(p) if self.roots is None else self.roots(p)
@@ -124,6 +124,9 @@ class Box:
             limits,
             watch,
             rounding=exchange_worker.rounding_bound(p, classes),
+            inside=inside.Inside(
+                exchange_worker.ExchangeWorker.enclose, exchange_worker.inside_rounding_bound(p, classes)
+            ),
             batch=o.batch,
             call_nodes=o.call_nodes,
             observers=self.observers,

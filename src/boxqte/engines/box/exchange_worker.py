@@ -9,11 +9,13 @@ import numpy.typing as npt
 
 from boxqte import _core
 from boxqte.engines.box.driver import POINT, BoxArray, Closed, FloatArray, Reply
+from boxqte.engines.box.inside import LEVELS
 from boxqte.engines.box.problem import Problem, sensitive_classes
 
 FAIR, UNFAIR, LOW = int(_core.Kind.FAIR), int(_core.Kind.UNFAIR), int(_core.Kind.LOW)
 N_KINDS = 4  # as n_kinds in src/core/masses.hpp
 BLOCK, FEW = 64, 64  # as in src/core/finish.cpp
+BUCKETS = 1 << 13  # as in src/core/enclose.cpp
 WORKER_MEMORY = 1 << 28
 
 
@@ -33,6 +35,8 @@ class ExchangeWorker:
     ):
         self.problem = problem
         self.notes = notes
+        self.room = memory
+        self.encloser: _core.Encloser | None = None
         self.core = _core.ExchangeWorker(
             problem.core,
             finish_limit=finish_limit,
@@ -62,6 +66,12 @@ class ExchangeWorker:
             fair, unfair, low, ambiguous, found["boxes"], found["masses"], found["costs"], found["nodes"], found["finished"],
             len(points), self._closed(found, points), found["events"],
         )  # fmt: skip
+
+    def enclose(self, boxes: BoxArray, cells: int) -> FloatArray:
+        """Lower bounds of the masses inside boxes that stay open (docs/engine.md, Theorem 10): box x [fair, unfair, low]."""
+        if self.encloser is None:
+            self.encloser = _core.Encloser(self.problem.core, memory=self.room)
+        return self.encloser.enclose(boxes, cells)
 
     def _closed(self, found: dict[str, npt.NDArray[np.generic]], points: FloatArray) -> Closed | None:
         """The boxes that were closed, those that were settled exactly last."""
@@ -140,6 +150,17 @@ def rounding_bound(problem: Problem, n_classes: int) -> Fraction:
     roundings = cells + 7 * problem.n_axes + classes + BLOCK + FEW + 64
     # (1 + u)**k - 1 <= 1.01 k u for k u <= 0.01; 2**-1000 is for products that underflow
     return Fraction(101, 100) * roundings / 2**53 + Fraction(1, 2**1000)
+
+
+def inside_rounding_bound(problem: Problem, n_classes: int) -> Fraction:
+    """How far each sum of masses proved inside open boxes can be from the exact sum, relative to the mass of these boxes.
+
+    As above, but the terms of a bucket and the buckets are added one by one; a mass is a difference of two such sums, and
+    `fair` is what another one leaves of the box.
+    """
+    cells = sum(int(n) + 1 for n in problem.axes.n_cells.tolist())
+    roundings = cells + 4 * problem.n_axes + 2 * n_classes + 2 * max(level.cells for level in LEVELS) + BUCKETS + 256
+    return 4 * (Fraction(101, 100) * roundings / 2**53 + Fraction(1, 2**1000))
 
 
 def _first_cell(words: npt.NDArray[np.uint64]) -> int:

@@ -139,7 +139,11 @@ class Auto:
             return replace(drawn, details=drawn.details | {"exact_engine": str(refusal)})
         if outcome.status is not Status.TIME or outcome.open is None:
             return outcome
-        drawn = sample(grid, outcome.open, tuple(used_axes(grid)), outcome.decided, limits, watch, self.options)
+        # Draws are from the open boxes, so what they are added to is what is proved outside of these.
+        outside = outcome.outside or outcome.decided
+        drawn = sample(
+            grid, outcome.open, tuple(used_axes(grid)), outside, limits, watch, self.options, certain=outcome.decided
+        )
         return replace(
             drawn,
             rounding_ambiguous=outcome.rounding_ambiguous,
@@ -156,12 +160,18 @@ def sample(
     limits: Limits,
     watch: Watch,
     options: SampleOptions,
+    certain: Decided | None = None,
 ) -> Outcome:
-    """Draw from the boxes (on these axes of the grid) until the interval is as short as `limits.gap`, or a limit is met."""
+    """Draw from the boxes (on these axes of the grid) until the interval is as short as `limits.gap`, or a limit is met.
+
+    `decided` is proved outside of the boxes; `certain` in all, if that is more.
+    """
+    certain = certain or decided
     draws = Draws(grid, boxes, axis_ids, options.seed, workers=limits.workers)
     decider = point_decider(grid)
     cells = sum(len(axis.refined) for axis in grid.axes)
-    run = _Run(decided, draws.mass, DRAWING_ERROR + cells * CELL_ERROR, options, low_possible=grid.low_possible)
+    error = DRAWING_ERROR + cells * CELL_ERROR
+    run = _Run(decided, certain, draws.mass, error, options, low_possible=grid.low_possible)
     most = _most_points(limits, options)
     size, status, started, fastest = min(FIRST_ROUND, most), None, time.perf_counter(), 0.0
     try:
@@ -174,7 +184,7 @@ def sample(
             if run.priors is None and run.drawn >= min(PILOT, most / 10):
                 run.tune(min(most - run.drawn, fastest * watch.seconds_left), limits.gap)
             status = run.status(limits.gap, most) or watch.report(
-                decided, nodes=run.drawn, statistical=(run.lower, run.upper, options.confidence)
+                certain, nodes=run.drawn, statistical=(run.lower, run.upper, options.confidence)
             )
             if status is Status.NODES:
                 status = Status.POINTS
@@ -186,7 +196,7 @@ def sample(
         status = Status.INTERRUPTED
     seconds = time.perf_counter() - started
     details = {"points": run.drawn, "sampling_seconds": round(seconds, 3)}
-    return Outcome(decided, status or Status.INTERRUPTED, None, details, statistical=run.result(options))
+    return Outcome(certain, status or Status.INTERRUPTED, None, details, statistical=run.result(options))
 
 
 def _most_points(limits: Limits, options: SampleOptions) -> int:
@@ -204,7 +214,9 @@ class _Run:
     each with half of the allowed probability of error.
     """
 
-    def __init__(self, decided: Decided, mass: float, error: float, options: SampleOptions, low_possible: bool):
+    def __init__(
+        self, decided: Decided, certain: Decided, mass: float, error: float, options: SampleOptions, low_possible: bool
+    ):
         undecided = float(decided.undecided)
         rest = max(undecided - mass, 0.0) + error
         self.proved = sequence.Proved(down(Fraction(decided.fair)), down(Fraction(decided.unfair)), mass, rest)
@@ -213,7 +225,7 @@ class _Run:
         self.pilot = [0, 0, 0, 0]
         self.counts = [0, 0, 0, 0]
         self.priors: tuple[sequence.Prior, sequence.Prior] | None = None
-        ends = decided.measure()
+        ends = certain.measure()
         self.lower, self.upper = (0.0, 1.0) if ends is None else (down(ends[0]), up(ends[1]))
 
     @property
