@@ -144,22 +144,22 @@ void Finisher::lay_out_vector(const Node& node, const Parts& parts) {
   grid_.lay_out_within(layout_, grid_.row_axes(), rows_);
 }
 
-void Finisher::row_extremes(const Node& node, const Interval* add) {
-  // add (if given): what is added to a class when the smallest, and when the largest, is looked for. Common trees add the same to all classes, so who is least is found among the rows alone, on the smaller grid of their axes.
+void Finisher::row_extremes(const Node& node) {
+  // Common trees add the same to all classes, so who is least is found among the rows alone, on the smaller grid of
+  // their axes.
   row_least_.resize(rows_.cells);
   row_most_.resize(rows_.cells);
   each_class(node, [&](int c, std::int64_t constant, int first, const std::int64_t* sum, int n) {
     std::int64_t *least = row_least_.data() + first, *most = row_most_.data() + first;
-    const std::int64_t to_least = constant + (add ? add[c].low : 0), to_most = constant + (add ? add[c].high : 0);
     if (c == 0)
       for (int i = 0; i < n; ++i) {
-        least[i] = sum[i] + to_least;
-        most[i] = sum[i] + to_most;
+        least[i] = sum[i] + constant;
+        most[i] = sum[i] + constant;
       }
     else
       for (int i = 0; i < n; ++i) {
-        least[i] = std::min(least[i], sum[i] + to_least);
-        most[i] = std::max(most[i], sum[i] + to_most);
+        least[i] = std::min(least[i], sum[i] + constant);
+        most[i] = std::max(most[i], sum[i] + constant);
       }
   });
 }
@@ -414,7 +414,7 @@ bool Finisher::finish(const Node& node, const Parts& parts, Masses& masses, cons
   if (problem_.thresholds.simple) {
     const Thresholds& t = problem_.thresholds;
     lay_out_vector(node, parts);
-    row_extremes(node, nullptr);
+    row_extremes(node);
     open_cells(node, parts, a, b, std::max(t.band, t.fuzz), t.fuzz > 0);
     count = count_cheaply(a, b);
   } else {
@@ -430,90 +430,6 @@ bool Finisher::finish(const Node& node, const Parts& parts, Masses& masses, cons
   masses.add(Kind::fair, std::max(everything - unfair - low, 0.0));
   masses.add(Kind::ambiguous, std::min(share * count.near, everything));
   return true;
-}
-
-// --- bounds inside a box -----------------------------------------------------------------------------------------------
-
-Interval Finisher::range(const Node& node, std::span<const TreeId> trees, const Word* axes, const Word* cuts) {
-  grid_.listen(nullptr);
-  grid_.begin(node);
-  grid_.group_all(node, cuts, axes);
-  grid_.lay_out(axes, layout_);
-  common_.begin(layout_);
-  common_.add(trees);
-  common_.settle();
-  if (tile_sum_.size() < static_cast<std::size_t>(common_.tile())) tile_sum_.resize(common_.tile());
-  Interval found{std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()};
-  for (int o = 0; o < common_.outer(); ++o) {
-    std::fill_n(tile_sum_.data(), common_.tile(), 0);
-    common_.add_to(o, tile_sum_.data());
-    for (int j = 0; j < common_.tile(); ++j) {
-      found.low = std::min(found.low, tile_sum_[j]);
-      found.high = std::max(found.high, tile_sum_[j]);
-    }
-  }
-  return found;
-}
-
-double Finisher::certain_signs(const Node& node, const Parts& parts, Values& a, Values& b,
-                               const std::vector<Interval>& add) {
-  row_extremes(node, add.data());
-  open_cells(node, parts, a, b, 0, false);
-  return count_cheaply(a, b).unfair.value();
-}
-
-Certain Finisher::certain_confident(const Node& node, const Parts& parts, Values& a, Values& b,
-                                    const std::vector<Interval>& slack) {
-  const Thresholds& t = problem_.thresholds;
-  vector_margins(node, parts);
-  b.index(work_, cache_.arena());
-  Sum fair, unfair, low;
-  const auto between = [&](int first, int last) { return last > first ? b.prefix(last) - b.prefix(first) : 0.0; };
-  for (int cell = 0; cell < n_cells_; ++cell) {
-    Interval least = slack[0], most = slack[0];  // bounds of the smallest, and of the largest, margin over the classes
-    for (int c = 0; c < node.n_classes; ++c) {
-      const std::int64_t margin = margins_[c][cell], from = margin + slack[c].low, to = margin + slack[c].high;
-      least = c == 0 ? Interval{from, to} : Interval{std::min(least.low, from), std::min(least.high, to)};
-      most = c == 0 ? Interval{from, to} : Interval{std::max(most.low, from), std::max(most.high, to)};
-    }
-    for (int i = 0; i < a.size(); ++i) {
-      const std::int64_t add = a.value(i);
-      const int some_neg = b.rank(t.neg - add - least.high), maybe_neg = b.rank(t.neg - add - least.low);
-      const int no_pos = b.rank(t.pos - 1 - add - most.high), maybe_no_pos = b.rank(t.pos - 1 - add - most.low);
-      double cell_fair = 0.0, cell_unfair = 0.0, cell_low = 0.0;
-      for (int c = 0; c < node.n_classes; ++c) {
-        const std::int64_t from = margins_[c][cell] + add + slack[c].low, to = margins_[c][cell] + add + slack[c].high;
-        const int below_pos = b.rank(t.conf_pos - 1 - from), surely_below_pos = b.rank(t.conf_pos - 1 - to);
-        const int in_neg = b.rank(t.conf_neg - to), maybe_in_neg = b.rank(t.conf_neg - from);
-        const double mass = node.class_mass[c];
-        cell_low += mass * between(maybe_in_neg, surely_below_pos);
-        cell_unfair += mass * (between(below_pos, some_neg) + between(maybe_no_pos, in_neg));
-        cell_fair += mass * (between(std::max(below_pos, maybe_neg), b.size()) + b.prefix(std::min(in_neg, no_pos)));
-      }
-      const double w = cell_mass_[cell] * a.mass(i);
-      fair.add(w * cell_fair);
-      unfair.add(w * cell_unfair);
-      low.add(w * cell_low);
-    }
-  }
-  const double share = outside(node, parts);
-  return {share * fair.value(), share * unfair.value(), share * low.value()};
-}
-
-Certain Finisher::count_certain(const Node& node, const Parts& parts, const std::vector<Interval>& slack) {
-  grid_.listen(nullptr);
-  grid_.begin(node);
-  Values& b = list(node, parts, Side::b);
-  Values& a = list(node, parts, Side::a);
-  if (!problem_.thresholds.simple) return certain_confident(node, parts, a, b, slack);
-  const double share = outside(node, parts), everything = node.mass();
-  lay_out_vector(node, parts);
-  // At most unfair: the smallest margin may be as low, and the largest as high, as the slack allows.
-  const double at_most = share * certain_signs(node, parts, a, b, slack);
-  outward_.resize(slack.size());
-  for (std::size_t c = 0; c < slack.size(); ++c) outward_[c] = {slack[c].high, slack[c].low};
-  const double at_least = share * certain_signs(node, parts, a, b, outward_);
-  return {std::max(everything - at_most, 0.0), std::max(at_least, 0.0), 0.0};
 }
 
 }  // namespace boxqte

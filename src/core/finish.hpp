@@ -18,11 +18,6 @@
 
 namespace boxqte {
 
-/// What is certain about the masses of a box that cannot be finished: lower bounds.
-struct Certain {
-  double fair = 0.0, unfair = 0.0, low = 0.0;
-};
-
 class Finisher {
  public:
   Finisher(const Problem& problem, const ResidualTrees& trees, std::size_t memory);
@@ -30,11 +25,6 @@ class Finisher {
   /// Settle the whole box by counting; false (and nothing counted) if 64 bits cannot place some margin exactly.
   /// `parts` must be those of the node. If it is halted, Halted is thrown, and all lists have to be forgotten.
   bool finish(const Node& node, const Parts& parts, Masses& masses, const Halt& halt);
-
-  /// Theorem 10: the same for a node from which trees were taken; slack says what they may add to each class's margin.
-  Certain count_certain(const Node& node, const Parts& parts, const std::vector<Interval>& slack);
-  /// The smallest and the largest sum of some common trees of the node, over their axes and cuts.
-  Interval range(const Node& node, std::span<const TreeId> trees, const Word* axes, const Word* cuts);
 
   /// To be called between boxes: forget the lists if they take more memory than they may.
   void tidy() {
@@ -57,7 +47,7 @@ class Finisher {
   std::span<const TreeId> trees_of_part(const Node& node, const Word* axes);
 
   void lay_out_vector(const Node& node, const Parts& parts);
-  void row_extremes(const Node& node, const Interval* add);
+  void row_extremes(const Node& node);
   void open_cells(const Node& node, const Parts& parts, const Values& a, const Values& b, std::int64_t reach,
                   bool every);
   void vector_margins(const Node& node, const Parts& parts);
@@ -67,9 +57,6 @@ class Finisher {
   Count count_signs(const Values& a, const Values& b);
   Count compare_cells(const Values& a, const Values& b);
   Count compare_entries(const Values& a, const Values& b);
-  double certain_signs(const Node& node, const Parts& parts, Values& a, Values& b, const std::vector<Interval>& add);
-  Certain certain_confident(const Node& node, const Parts& parts, Values& a, Values& b,
-                            const std::vector<Interval>& slack);
   Count count_confident(const Node& node, const Values& a, const Values& b);
   double outside(const Node& node, const Parts& parts) const;
 
@@ -88,7 +75,6 @@ class Finisher {
   Sheets common_, least_sheet_, most_sheet_;
   std::vector<std::int64_t> tile_sum_, row_sum_;
   std::vector<double> outer_mass_, tile_mass_;
-  std::vector<Interval> outward_;
 
   int n_cells_ = 0;  ///< cells of the vector part that are still to be counted
   std::vector<double> cell_mass_;

@@ -32,7 +32,7 @@ class Level:
 
 
 LEVELS = (Level(500, 4e-4, 0.4), Level(4000, 6e-4, 0.15), Level(32_000, 1.8e-3, 0.1), Level(250_000, 1.2e-2, 0.08))
-SECONDS_A_BOX = 1.2e-3  # of one worker; measured: more for bounds and less for the search, or less, leaves a wider gap
+SECONDS_A_BOX = 1.2e-3  # of one worker, so that the first two or three levels reach every box
 LARGEST_SHARE = 0.5  # of the time for the whole run
 SHORT = 0.5  # seconds, where a run is interrupted
 SHARE_OF_MEMORY_RUN = 0.25  # of the seconds so far, where memory ends it
