@@ -22,7 +22,6 @@ class Blocks {
   void write(std::span<const TreeId> trees, std::span<const Offset> offsets, const Bitmaps<W>& bitmaps);
 
  private:
-  static constexpr int inner_axes = 3;
   struct Sides {
     int below = -1, above = -1;  ///< the cuts of a chain next to a group
   };
@@ -31,10 +30,8 @@ class Blocks {
   void show(std::span<const TreeId> trees);
   template <class W>
   void walk(int place, std::int64_t row, std::span<const Offset> offsets, const Bitmaps<W>& bitmaps);
-  template <class W, int Vectors>
-  void write_block(std::int64_t row, const Margin& offset, const Target<W>& target);
   template <class W>
-  void settle(std::int64_t row, const Margin& offset, const Target<W>& target, Cells cut);
+  void settle(std::int64_t row, const Margin& offset, const Target<W>& target, const Bitmaps<W>& bitmaps);
 
   Nodes& nodes_;
   const Brick& brick_;
@@ -43,14 +40,13 @@ class Blocks {
   Scale scale_;
   TreeReader reader_;
   int n_outer_ = 0;
-  int n_x_ = 1, n_y_ = 1;
+  Tile tile_;                              ///< tables that hold anything
   std::vector<std::vector<Sides>> sides_;  ///< outer axis x group
   std::vector<std::vector<TreeId>> held_;  ///< outer axes fixed so far -> what is left of the trees
   std::vector<TreeId> shown_;              ///< what of them is in the tables
   std::vector<std::int32_t> stand_;        ///< place -> group under work
-  Scope scopes_[1 << inner_axes];          ///< by bits: 4 the first of the three axes, 2 the second, 1 the last
-  Cells* tables_[1 << inner_axes] = {};
-  std::uint64_t filled_ = 0;  ///< which tables hold anything
+  Scope scopes_[Tile::scopes];
+  Cells* tables_[Tile::scopes] = {};
   Room<Cells> room_;
 };
 

@@ -8,37 +8,68 @@ namespace boxqte {
 namespace {
 
 struct KeyClass {
-  std::size_t bytes, slots;
+  std::size_t chunks, slots;
 };
 // short keys have a memory of their own, which fits the cache
-constexpr KeyClass classes[] = {{64, 1 << 15}, {256, 1 << 14}, {1024, 1 << 12}, {Memo::longest_key, 1 << 11}};
-constexpr std::size_t known_words = 1 << 11;
-constexpr std::size_t top_key = 512;          // a large block that is asked for by itself hardly comes twice
+constexpr KeyClass classes[] = {{32, 1 << 11}, {128, 1 << 9}, {Memo::longest_key, 1 << 8}};
+constexpr std::size_t known_words = 1 << 11, known_lines = 1 << 12;
+constexpr std::int64_t top_key = 64;          // a large block that is asked for by itself hardly comes twice
 constexpr std::size_t table_bytes = 1 << 15;  // larger blocks slide
+
+constexpr std::int64_t core_words = 4096;  // joined at a time
+
+/// The largest power of two that fits a range, as an exponent.
+int log_of(int low, int high) { return std::bit_width(static_cast<unsigned>(high - low + 1)) - 1; }
 
 constexpr std::size_t memo_bytes() {
   std::size_t total = 0;
-  for (const KeyClass& c : classes) total += c.slots * (c.bytes + sizeof(Memo::Entry));
+  for (const KeyClass& c : classes) total += c.slots * (c.chunks * sizeof(Chunk) + sizeof(Memo::Entry));
   return total;
 }
 
-/// Four interleaved chains: one alone would wait for its own multiplications.
-std::uint64_t hash_bytes(const void* data, std::size_t n, std::uint64_t seed) {
-  const auto* at = static_cast<const unsigned char*>(data);
-  std::uint64_t h[4] = {seed ^ 0x243F6A8885A308D3ull, n, 0x13198A2E03707344ull, 0xA4093822299F31D0ull};
-  const auto mix = [&](int i, const unsigned char* from, std::size_t bytes) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, from, bytes);
-    h[i] = (h[i] ^ word) * (i & 1 ? 0xC4CEB9FE1A85EC53ull : 0x9E3779B97F4A7C15ull);
-    h[i] ^= h[i] >> 32;
-  };
-  for (; n >= 32; n -= 32, at += 32)
-    for (int i = 0; i < 4; ++i) mix(i, at + 8 * i, 8);
-  for (; n >= 8; n -= 8, at += 8) mix(0, at, 8);
-  if (n > 0) mix(2, at, n);
-  const std::uint64_t one = (h[0] ^ (h[1] >> 7)) * 0xFF51AFD7ED558CCDull;
-  const std::uint64_t two = (h[2] ^ (h[3] >> 7)) * 0xFF51AFD7ED558CCDull;
-  return (one ^ (two >> 11)) * 0x9E3779B97F4A7C15ull;
+/// Odd numbers without a pattern, one a chunk of a key.
+struct Factors {
+  std::uint64_t of[Memo::longest_key];
+  Factors() {
+    std::uint64_t state = 0x243F6A8885A308D3ull;
+    for (std::uint64_t& factor : of) {  // splitmix64
+      state += 0x9E3779B97F4A7C15ull;
+      std::uint64_t z = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9ull;
+      z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+      factor = (z ^ (z >> 31)) | 1;
+    }
+  }
+};
+const Factors factors;
+
+std::uint64_t finished(std::uint64_t sum) {
+  sum = (sum ^ (sum >> 32)) * 0xFF51AFD7ED558CCDull;
+  return sum ^ (sum >> 32);
+}
+
+/// Products of the halves: vector instructions have no wider ones.
+std::uint64_t hash_of(const Chunk* key, std::int64_t n, std::uint64_t seed) {
+  std::uint64_t sum = seed * 0x9E3779B97F4A7C15ull;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::uint64_t mixed = key[i] ^ factors.of[i];
+    sum += (mixed & 0xFFFFFFFFu) * (mixed >> 32);
+  }
+  return finished(sum);
+}
+
+bool equal(const Chunk* a, const Chunk* b, std::int64_t n) {
+  std::uint64_t differ = 0;
+  for (std::int64_t i = 0; i < n; ++i) differ |= a[i] ^ b[i];
+  return differ == 0;
+}
+
+template <class W>
+const Chunk* chunks_of(const W* words) {
+  return reinterpret_cast<const Chunk*>(words);
+}
+template <class W>
+Chunk* chunks_of(W* words) {
+  return reinterpret_cast<Chunk*>(words);
 }
 
 /// Call visit(p, q) for every run p..q of set bits.
@@ -66,11 +97,11 @@ Memo::Memo(Memory& memory) {
   if (entries_ == nullptr) throw std::bad_alloc();
 }
 
-Memo::Entry* Memo::entry(std::uint64_t hash, std::size_t key_bytes) const {
+Memo::Entry* Memo::entry(std::uint64_t hash, std::size_t key_chunks) const {
   std::size_t at = 0;
   for (const KeyClass& c : classes) {
-    const std::size_t stride = c.bytes + sizeof(Entry);
-    if (key_bytes <= c.bytes) return reinterpret_cast<Entry*>(entries_ + at + (hash >> 32) % c.slots * stride);
+    const std::size_t stride = c.chunks * sizeof(Chunk) + sizeof(Entry);
+    if (key_chunks <= c.chunks) return reinterpret_cast<Entry*>(entries_ + at + hash % c.slots * stride);
     at += c.slots * stride;
   }
   return nullptr;
@@ -78,7 +109,14 @@ Memo::Entry* Memo::entry(std::uint64_t hash, std::size_t key_bytes) const {
 
 template <class W>
 Erosion<W>::Erosion(Memory& memory, Memo& memo, const std::atomic<bool>& halted)
-    : memory_(memory), memo_(memo), halted_(halted), words_(known_words) {}
+    : memory_(memory),
+      memo_(memo),
+      halted_(halted),
+      words_(known_words),
+      lines_(known_lines),
+      pattern_(memory),
+      joined_{Room<W>(memory), Room<W>(memory)},
+      core_table_(memory) {}
 
 template <class W>
 void Erosion<W>::lay(const Brick& brick) {
@@ -94,20 +132,34 @@ void Erosion<W>::lay(const Brick& brick) {
       core_from_[c] = from;
       core_to_[c] = to;
     }
+    for (int k = 0; k < static_cast<int>(sizeof(W)); ++k)
+      for (unsigned byte = 1; byte < 256; ++byte) {
+        const int g = 8 * k + std::countr_zero(byte);
+        byte_mass_[k][byte] = byte_mass_[k][byte & (byte - 1)] + (g < brick.n_last ? last_->mass[g] : 0.0);
+      }
   }
   while (static_cast<int>(levels_.size()) < n_levels_) levels_.push_back(std::make_unique<Level>(memory_));
+  n_line_ = n_levels_ > 0 ? brick.level(n_levels_ - 1).size() : 1;
+  line_words_ = (n_line_ + per_chunk - 1) / per_chunk * per_chunk;
+  core_log_.clear();
+  core_logs_ = 0;
+  for (int g = 0; g < n_line_ && n_levels_ > 0; ++g) {
+    const AxisLayout& layout = brick.level(n_levels_ - 1);
+    core_log_.push_back(log_of(layout.core_low[g], layout.core_high[g]));
+    core_logs_ = std::max(core_logs_, core_log_[g]);
+  }
   std::int64_t inner = 1;
   for (int i = n_levels_ - 1; i >= 0; --i) {
     Level& at = *levels_[i];
     at.layout = &brick.level(i);
     at.inner = inner;
-    at.size = inner * at.layout->size();
+    at.size = i == n_levels_ - 1 ? line_words_ : inner * at.layout->size();
     at.tag = static_cast<std::uint64_t>(brick.sequence[i]) * 2;
     at.slides = static_cast<std::size_t>(at.size) * sizeof(W) > table_bytes && i < n_levels_ - 1;
     const auto places = [&](const Windows& windows, std::vector<Place>& to) {
       to.clear();
       for (int j = 0; j < windows.size(); ++j) {
-        const int log = std::bit_width(static_cast<unsigned>(windows.high[j] - windows.low[j] + 1)) - 1;
+        const int log = log_of(windows.low[j], windows.high[j]);
         to.push_back(
             {log * at.size + windows.low[j] * inner, log * at.size + (windows.high[j] + 1 - (1 << log)) * inner});
       }
@@ -117,28 +169,31 @@ void Erosion<W>::lay(const Brick& brick) {
     const int logs = std::bit_width(static_cast<unsigned>(at.layout->merged.widest));
     // sliding: the suffixes, and one slice for the front
     at.table.of(static_cast<std::size_t>(at.slides ? at.size + inner : logs * at.size));
-    at.block.of(static_cast<std::size_t>(at.size));  // room for a slice, and for joined cores of the whole block
+    at.block.of(static_cast<std::size_t>(inner));
     inner = at.size;
   }
+  chunks_ = n_levels_ > 0 ? inner / per_chunk : 1;
+  auto* pattern = reinterpret_cast<W*>(pattern_.of(static_cast<std::size_t>(chunks_)));
+  for (std::int64_t line = 0; line < words(); line += line_words_)
+    std::fill_n(std::fill_n(pattern + line, n_line_, full_), line_gap(), W{0});
 }
 
 template <class W>
-typename Erosion<W>::Summary Erosion<W>::summary(const W* words, std::int64_t n) {
-  W some = 0, every = static_cast<W>(~W{0});
-  for (std::int64_t i = 0; i < n; ++i) {
-    some |= words[i];
-    every &= words[i];
+typename Erosion<W>::Summary Erosion<W>::summary(const W* words, std::int64_t n_words) const {
+  const Chunk *chunk = chunks_of(words), *pattern = pattern_.data();
+  std::uint64_t some = 0, missing = 0;
+  for (std::int64_t i = 0; i < n_words / per_chunk; ++i) {
+    some |= chunk[i];
+    missing |= chunk[i] ^ pattern[i];
   }
-  return {some, every};
+  return {some == 0, missing == 0};
 }
 
 template <class W>
 double Erosion<W>::clear(const W* words) {
   if (n_levels_ == 0) return words[0] == 0 ? 1.0 : clear_word(words[0]);
   const Summary all = summary(words, levels_[0]->size);
-  if (all.some == 0) return 1.0;
-  if (all.every == full_) return 0.0;
-  return inside(0, words);
+  return all.empty ? 1.0 : all.full ? 0.0 : inside(0, words);
 }
 
 /// The ORs of 1, 2, 4, ... neighbouring slices, so that any window is an OR of two entries.
@@ -148,36 +203,50 @@ void Erosion<W>::open(Level& at, const W* words) {
     at.pivot = at.front_end = 0;
     return;
   }
-  W* table = at.table.data();
-  std::copy_n(words, at.size, table);
-  std::int64_t step = at.inner, n = at.size;
+  auto* table = reinterpret_cast<Chunk*>(at.table.data());
+  const std::int64_t size = at.size / per_chunk;
+  std::int64_t step = at.inner / per_chunk, n = size;
+  std::copy_n(chunks_of(words), size, table);
   for (int width = 2; width <= at.layout->merged.widest; width *= 2) {
     n -= step;
-    W* to = table + at.size;
-    for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<W>(table[i] | table[i + step]);
+    Chunk* to = table + size;
+    for (std::int64_t i = 0; i < n; ++i) to[i] = table[i] | table[i + step];
     table = to;
     step *= 2;
+  }
+}
+
+/// The same along a line. What is read beyond its end is written beyond the last entry that any window uses.
+template <class W>
+void Erosion<W>::open_line(Level& at, const W* words) {
+  W* table = at.table.data();
+  std::copy_n(words, at.size, table);
+  for (int width = 2; width <= at.layout->merged.widest; width *= 2) {
+    W* to = table + at.size;
+    for (std::int64_t i = 0; i + width / 2 < at.size; ++i) to[i] = static_cast<W>(table[i] | table[i + width / 2]);
+    table = to;
   }
 }
 
 /// The OR of the slices that window j covers, in at.block; whether it differs from what was there.
 template <class W>
 bool Erosion<W>::window_block(Level& at, const W* words, bool own, int j, Summary& found) {
-  const std::int64_t inner = at.inner;
-  const W *one, *two;
+  const std::int64_t inner = at.inner / per_chunk;
+  const Chunk *one, *two;
   if (at.slides) {
     const Windows& windows = own ? at.layout->own : at.layout->merged;
     const int low = windows.low[j], high = windows.high[j];
-    W *suffix = at.table.data(), *front = suffix + at.size;
+    const Chunk* slices = chunks_of(words);
+    auto* suffix = reinterpret_cast<Chunk*>(at.table.data());
+    Chunk* front = suffix + at.size / per_chunk;
     if (low >= at.pivot) {
       at.pivot = at.front_end = high + 1;
-      std::copy_n(words + high * inner, inner, suffix + high * inner);
+      std::copy_n(slices + high * inner, inner, suffix + high * inner);
       for (int g = high - 1; g >= low; --g)
-        for (std::int64_t i = g * inner; i < (g + 1) * inner; ++i)
-          suffix[i] = static_cast<W>(words[i] | suffix[i + inner]);
+        for (std::int64_t i = g * inner; i < (g + 1) * inner; ++i) suffix[i] = slices[i] | suffix[i + inner];
     }
     for (; at.front_end <= high; ++at.front_end) {
-      const W* slice = words + at.front_end * inner;
+      const Chunk* slice = slices + at.front_end * inner;
       if (at.front_end == at.pivot) {
         std::copy_n(slice, inner, front);
       } else {
@@ -188,60 +257,86 @@ bool Erosion<W>::window_block(Level& at, const W* words, bool own, int j, Summar
     two = at.front_end > at.pivot ? front : one;
   } else {
     const Place& place = (own ? at.own : at.merged)[j];
-    one = at.table.data() + place.one;
-    two = at.table.data() + place.two;
+    one = chunks_of(at.table.data() + place.one);
+    two = chunks_of(at.table.data() + place.two);
   }
-  W* block = at.block.data();
-  W differ = 0, some = 0, every = static_cast<W>(~W{0});
+  auto* block = reinterpret_cast<Chunk*>(at.block.data());
+  const Chunk* pattern = pattern_.data();
+  std::uint64_t differ = 0, some = 0, missing = 0;
   for (std::int64_t i = 0; i < inner; ++i) {
-    const W word = static_cast<W>(one[i] | two[i]);
-    differ |= static_cast<W>(word ^ block[i]);
-    some |= word;
-    every &= word;
-    block[i] = word;
+    const std::uint64_t chunk = one[i] | two[i];
+    differ |= chunk ^ block[i];
+    some |= chunk;
+    missing |= chunk ^ pattern[i];
+    block[i] = chunk;
   }
-  found = {some, every};
+  found = {some == 0, missing == 0};
   return differ != 0;
 }
 
 /// A block that is neither empty nor full.
 template <class W>
 double Erosion<W>::inside(int level, const W* words) {
+  if (level == n_levels_ - 1) return line(words);
   Level& at = *levels_[level];
-  const std::size_t bytes = static_cast<std::size_t>(at.size) * sizeof(W);
+  const std::int64_t size = at.size / per_chunk;
   Memo::Entry* known = nullptr;
-  if (bytes <= (level == 0 ? top_key : Memo::longest_key)) {
-    known = memo_.entry(hash_bytes(words, bytes, at.tag), bytes);
-    if (known->tag == at.tag && std::memcmp(known->key(), words, bytes) == 0) return known->value;
+  if (size <= (level == 0 ? top_key : static_cast<std::int64_t>(Memo::longest_key))) {
+    known = memo_.entry(hash_of(chunks_of(words), size, at.tag), static_cast<std::size_t>(size));
+    if (known->tag == at.tag && equal(known->key(), chunks_of(words), size)) return known->value;
   }
-  double total = 0.0;
-  if (level == n_levels_ - 1) {
-    total = lines(at, words);
-  } else {
-    open(at, words);
-    const std::vector<double>& mass = at.layout->merged.mass;
-    double value = 0.0;
-    Summary found{};
-    for (int j = 0; j < at.layout->merged.size(); ++j) {
-      if (window_block(at, words, false, j, found) || j == 0) {  // neighbours are often alike
-        if (level < 2 && halted_.load(std::memory_order_relaxed)) return 0.0;
-        value = found.some == 0 ? 1.0 : found.every == full_ ? 0.0 : inside(level + 1, at.block.data());
-      }
-      total += mass[j] * value;
+  double total = 0.0, value = 0.0;
+  open(at, words);
+  const std::vector<double>& mass = at.layout->merged.mass;
+  Summary found{};
+  for (int j = 0; j < at.layout->merged.size(); ++j) {
+    if (window_block(at, words, false, j, found) || j == 0) {  // neighbours are often alike
+      if (level < 2 && halted_.load(std::memory_order_relaxed)) return 0.0;
+      value = found.empty ? 1.0 : found.full ? 0.0 : inside(level + 1, at.block.data());
     }
+    total += mass[j] * value;
   }
   if (known != nullptr) {
     known->tag = at.tag;
     known->value = total;
-    std::memcpy(known->key(), words, bytes);
+    std::copy_n(chunks_of(words), size, known->key());
   }
   return total;
 }
 
+template <class W>
+double Erosion<W>::line(const W* words) {
+  Level& at = *levels_[n_levels_ - 1];
+  const std::int64_t size = at.size / per_chunk;
+  constexpr std::int64_t most = sizeof(KnownLine::line) / sizeof(Chunk);
+  const Chunk* line = chunks_of(words);
+  if (size > most) {
+    if (size > static_cast<std::int64_t>(Memo::longest_key)) return line_anew(at, words);
+    Memo::Entry* known = memo_.entry(hash_of(line, size, at.tag), static_cast<std::size_t>(size));
+    if (known->tag != at.tag || !equal(known->key(), line, size)) {
+      known->tag = at.tag;
+      known->value = line_anew(at, words);
+      std::copy_n(line, size, known->key());
+    }
+    return known->value;
+  }
+  std::uint64_t sum = at.tag;
+  for (std::int64_t i = 0; i < size; ++i) sum += line[i] * factors.of[i];
+  KnownLine& known = lines_[finished(sum) % known_lines];
+  std::uint64_t differ = known.tag ^ at.tag;
+  for (std::int64_t i = 0; i < size; ++i) differ |= known.line[i] ^ line[i];
+  if (differ != 0) {
+    known.tag = at.tag;
+    known.clear = line_anew(at, words);
+    std::copy_n(line, size, known.line);
+  }
+  return known.clear;
+}
+
 /// The last axis but one: the windows' blocks are words.
 template <class W>
-double Erosion<W>::lines(Level& at, const W* words) {
-  open(at, words);
+double Erosion<W>::line_anew(Level& at, const W* words) {
+  open_line(at, words);
   const W* table = at.table.data();
   const double* mass = at.layout->merged.mass.data();
   const Place* place = at.merged.data();
@@ -290,11 +385,8 @@ double Erosion<W>::clear_word_of(W own, W word) const {
 
 template <class W>
 double Erosion<W>::bits_mass(W word) const {
-  if (word == full_) return 1.0;
-  const Windows& windows = last_->own;
   double total = 0.0;
-  each_run(word,
-           [&](int g, int h) { total += windows.before[windows.of_base[h + 1]] - windows.before[windows.of_base[g]]; });
+  for (int k = 0; k < static_cast<int>(sizeof(W)); ++k) total += byte_mass_[k][(std::uint64_t{word} >> (8 * k)) & 255];
   return total;
 }
 
@@ -317,27 +409,28 @@ double Erosion<W>::clear_of(int level, const W* own, const W* words) {
   if (level == n_levels_) return clear_word_of(own[0], words[0]);
   Level& at = *levels_[level];
   const Summary seen = summary(words, at.size), mine = summary(own, at.size);
-  if (mine.some == 0 || seen.every == full_) return 0.0;
-  if (seen.some == 0) return mine.every == full_ ? 1.0 : mass(level, own);
-  if (mine.every == full_) return inside(level, words);
-  const std::size_t bytes = static_cast<std::size_t>(at.size) * sizeof(W);
+  if (mine.empty || seen.full) return 0.0;
+  if (seen.empty) return mine.full ? 1.0 : mass(level, own);
+  if (mine.full) return inside(level, words);
+  const std::int64_t size = at.size / per_chunk;
   const std::uint64_t tag = at.tag + 1;
   Memo::Entry* known = nullptr;
-  if (2 * bytes <= Memo::longest_key) {
-    known = memo_.entry(hash_bytes(words, bytes, hash_bytes(own, bytes, tag)), 2 * bytes);
-    if (known->tag == tag && std::memcmp(known->key(), words, bytes) == 0 &&
-        std::memcmp(known->key() + bytes, own, bytes) == 0)
+  if (2 * size <= static_cast<std::int64_t>(Memo::longest_key)) {
+    known = memo_.entry(hash_of(chunks_of(words), size, hash_of(chunks_of(own), size, tag)),
+                        static_cast<std::size_t>(2 * size));
+    if (known->tag == tag && equal(known->key(), chunks_of(words), size) &&
+        equal(known->key() + size, chunks_of(own), size))
       return known->value;
   }
   double total = 0.0;
   if (level == n_levels_ - 1) {
-    total = lines_of(at, own, words);
+    total = line_of(at, own, words);
   } else {
     const Windows& windows = at.layout->own;
     bool opened = false;
     Summary found{};
     for (int g = 0; g < at.layout->size(); ++g) {
-      if (windows.of_base[g] == windows.of_base[g + 1] || summary(own + g * at.inner, at.inner).some == 0) continue;
+      if (windows.of_base[g] == windows.of_base[g + 1] || summary(own + g * at.inner, at.inner).empty) continue;
       if (!opened) open(at, words);
       opened = true;
       double value = 0.0;
@@ -352,15 +445,15 @@ double Erosion<W>::clear_of(int level, const W* own, const W* words) {
   if (known != nullptr) {
     known->tag = tag;
     known->value = total;
-    std::memcpy(known->key(), words, bytes);
-    std::memcpy(known->key() + bytes, own, bytes);
+    std::copy_n(chunks_of(words), size, known->key());
+    std::copy_n(chunks_of(own), size, known->key() + size);
   }
   return total;
 }
 
 template <class W>
-double Erosion<W>::lines_of(Level& at, const W* own, const W* words) {
-  open(at, words);
+double Erosion<W>::line_of(Level& at, const W* own, const W* words) {
+  open_line(at, words);
   const Windows& windows = at.layout->own;
   const W* table = at.table.data();
   double total = 0.0;
@@ -390,84 +483,60 @@ W Erosion<W>::touched(W word) const {
   return cells;
 }
 
-/// The OR of the words of all rows in the core of one.
+/// to = for every group of an axis the OR of the slices of its core.
 template <class W>
-W Erosion<W>::core_word(std::int64_t row, const W* words) const {
-  const auto join = [&](auto&& self, int level, std::int64_t rest, const W* from) -> W {
-    if (level == n_levels_) return *from;
-    const Level& at = *levels_[level];
-    const auto g = static_cast<std::size_t>(rest / at.inner);
-    W word = 0;
-    for (int i = at.layout->core_low[g]; i <= at.layout->core_high[g]; ++i)
-      word |= self(self, level + 1, rest % at.inner, from + i * at.inner);
-    return word;
-  };
-  return join(join, 0, row, words);
-}
-
-/// to = for every group of a row axis the OR of the slices of its core.
-template <class W>
-void Erosion<W>::join_cores(int level, const W* from, W* to) const {
-  const Level& at = *levels_[level];
-  for (std::int64_t begin = 0; begin < levels_[0]->size; begin += at.size)
-    for (int g = 0; g < at.layout->size(); ++g) {
-      W* target = to + begin + g * at.inner;
-      std::copy_n(from + begin + at.layout->core_low[g] * at.inner, at.inner, target);
-      for (int i = at.layout->core_low[g] + 1; i <= at.layout->core_high[g]; ++i) {
-        const W* slice = from + begin + i * at.inner;
-        for (std::int64_t k = 0; k < at.inner; ++k) target[k] |= slice[k];
+void Erosion<W>::join_cores(int level, const W* from, W* to) {
+  Level& at = *levels_[level];
+  const AxisLayout& layout = *at.layout;
+  if (level < n_levels_ - 1) {
+    for (std::int64_t begin = 0; begin < words(); begin += at.size)
+      for (int g = 0; g < layout.size() && !halted_.load(std::memory_order_relaxed); ++g) {
+        Chunk* target = chunks_of(to + begin + g * at.inner);
+        std::copy_n(chunks_of(from + begin + layout.core_low[g] * at.inner), at.inner / per_chunk, target);
+        for (int i = layout.core_low[g] + 1; i <= layout.core_high[g]; ++i) {
+          const Chunk* slice = chunks_of(from + begin + i * at.inner);
+          for (std::int64_t k = 0; k < at.inner / per_chunk; ++k) target[k] |= slice[k];
+        }
       }
+    return;
+  }
+  // along the lines: ORs of 1, 2, 4, ... neighbours for many lines at once (those across two lines are not used)
+  const std::int64_t part = std::max<std::int64_t>(core_words / line_words_, 1) * line_words_;
+  W* table = core_table_.of(static_cast<std::size_t>(part * (core_logs_ + 1)));
+  for (std::int64_t begin = 0; begin < words() && !halted_.load(std::memory_order_relaxed); begin += part) {
+    const std::int64_t n = std::min(part, words() - begin);
+    std::copy_n(from + begin, n, table);
+    for (int log = 0; log < core_logs_; ++log) {
+      const W* narrower = table + log * part;
+      W* wider = table + (log + 1) * part;
+      for (std::int64_t i = 0; i + (1 << log) < n; ++i)
+        wider[i] = static_cast<W>(narrower[i] | narrower[i + (1 << log)]);
     }
+    for (std::int64_t line = 0; line < n; line += line_words_)
+      for (int g = 0; g < n_line_; ++g) {
+        const W* mine = table + line + core_log_[g] * part;
+        to[begin + line + g] =
+            static_cast<W>(mine[layout.core_low[g]] | mine[layout.core_high[g] + 1 - (1 << core_log_[g])]);
+      }
+  }
 }
 
 template <class W>
 bool Erosion<W>::clear_cores(W* cells, const W* words) {
-  const std::int64_t n = n_levels_ > 0 ? levels_[0]->size : 1;
-  std::int64_t rows = 0;
-  for (std::int64_t i = 0; i < n; ++i) {  // most cells fall for what lies in their own row, or at the ends of their core
-    if (cells[i] == 0) continue;
-    W left = static_cast<W>(cells[i] & ~touched(words[i]));
-    if (left != 0 && n_levels_ > 0) {
-      W word = 0;
-      std::int64_t rest = i;
-      for (int level = 0; level < n_levels_; ++level) {
-        const Level& at = *levels_[level];
-        const std::int64_t g = rest / at.inner;
-        rest -= g * at.inner;
-        word |= static_cast<W>(words[i + (at.layout->core_low[g] - g) * at.inner] |
-                               words[i + (at.layout->core_high[g] - g) * at.inner]);
-      }
-      left &= static_cast<W>(~touched(word));
-    }
-    cells[i] = left;
-    rows += left != 0;
-  }
-  if (rows == 0 || n_levels_ == 0) return rows != 0;
-  // For few rows the core is looked through row by row, for many axis by axis.
-  double product = 1.0, sum = 1.0;
-  for (int level = 0; level < n_levels_; ++level) {
-    const AxisLayout& layout = *levels_[level]->layout;
-    double width = 0.0;
-    for (int g = 0; g < layout.size(); ++g) width += layout.core_high[g] - layout.core_low[g] + 1;
-    product *= width / layout.size();
-    sum += width / layout.size();
-  }
-  const bool few = static_cast<double>(rows) * (product + 4.0) < static_cast<double>(n) * sum * 0.25;
   const W* joined = words;
-  if (!few) {
-    W* room[2] = {levels_[0]->block.data(), levels_[0]->table.data()};  // neither is in use yet
-    for (int level = 0, next = 0; level < n_levels_; ++level) {
-      const AxisLayout& layout = *levels_[level]->layout;
-      if (layout.core_low == layout.core_high) continue;
-      join_cores(level, joined, room[next]);
-      joined = room[next];
-      next = 1 - next;
-    }
+  for (int level = 0, next = 0; level < n_levels_; ++level) {
+    const AxisLayout& layout = *levels_[level]->layout;
+    if (halted_.load(std::memory_order_relaxed)) return false;
+    if (layout.core_low == layout.core_high) continue;  // every core is one group
+    W* to = joined_[next].of(static_cast<std::size_t>(this->words()));
+    join_cores(level, joined, to);
+    joined = to;
+    next = 1 - next;
   }
   W some = 0;
-  for (std::int64_t i = 0; i < n; ++i)
+  for (std::int64_t i = 0; i < (n_levels_ > 0 ? this->words() : 1); ++i)
     if (cells[i] != 0) {
-      cells[i] &= static_cast<W>(~touched(few ? core_word(i, words) : joined[i]));
+      cells[i] &= static_cast<W>(~touched(joined[i]));
       some |= cells[i];
     }
   return some != 0;

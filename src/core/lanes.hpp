@@ -23,8 +23,11 @@
 
 namespace boxqte {
 
-typedef std::int32_t Eight __attribute__((vector_size(32)));
-typedef std::uint32_t EightUnsigned __attribute__((vector_size(32)));
+using Eight __attribute__((vector_size(32))) = std::int32_t;
+using EightUnsigned __attribute__((vector_size(32))) = std::uint32_t;
+
+/// Words of a bitmap, 64 bits at a time, whatever their type.
+using Chunk __attribute__((may_alias)) = std::uint64_t;
 
 inline Eight load(const std::int32_t* cells) {
   Eight eight;

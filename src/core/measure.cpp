@@ -4,6 +4,14 @@
 
 namespace boxqte {
 
+Margin Shape::exact(int copy, std::int64_t row, int cell) const {
+  if (!extremes) return exact_of(copy, row, cell);
+  std::vector<Margin> sums;
+  for (int s = 0; s < combinations; ++s) sums.push_back(exact_of(s, row, cell));
+  std::sort(sums.begin(), sums.end(), [&](const Margin& a, const Margin& b) { return compare(a, b, 2 * fuzz) < 0; });
+  return copy == 0 ? sums[0] : copy == 1 ? sums.back() : copy == 2 ? sums[1] : sums[sums.size() - 2];
+}
+
 template <class W>
 Bitmaps<W>::Bitmaps(Memory& memory, Memo& memo, const Limits& limits, const std::atomic<bool>& halted)
     : limits_(limits),
@@ -24,16 +32,22 @@ template <class W>
 void Bitmaps<W>::lay(const Brick& brick, int count) {
   brick_ = &brick;
   erosion_.lay(brick);
-  const auto rows = static_cast<std::size_t>(brick.rows);
-  stride_ = rows * std::max(brick.combinations, 4);
-  neg_.of(stride_ * count);
-  pos_.of(stride_ * (limits_.no_ties ? 1 : count));
+  words_ = erosion_.words();
+  stride_ = words_ * std::max(brick.combinations, 4);
+  const auto clear = [&](Room<W>& room, std::int64_t n) {
+    constexpr std::int64_t piece = 1 << 20;  // so that a halt is heard
+    W* words = room.of(static_cast<std::size_t>(n));
+    for (std::int64_t i = 0; i < n && erosion_.line_gap() > 0 && !halted_.load(std::memory_order_relaxed); i += piece)
+      std::fill_n(words + i, std::min(piece, n - i), W{0});  // all but the words between lines will be written
+  };
+  clear(neg_, stride_ * count);
+  clear(pos_, stride_ * (limits_.no_ties ? 1 : count));
   if (!limits_.simple) {
-    sure_pos_.of(stride_ * count);
-    sure_neg_.of(stride_ * count);
+    clear(sure_pos_, stride_ * count);
+    clear(sure_neg_, stride_ * count);
   }
   if (brick.combinations > 1 || brick.own_matters)
-    for (Room<W>* room : {&seen_, &twice_, &other_, &bad_}) room->of(rows);
+    for (Room<W>* room : {&seen_, &twice_, &other_, &bad_}) room->of(static_cast<std::size_t>(words_));
 }
 
 template <class W>
@@ -48,70 +62,113 @@ Targets<W> Bitmaps<W>::targets(int k) const {
   return to;
 }
 
-template <class W>
-template <int Vectors>
-void Bitmaps<W>::write_rows(const Shape& shape, const Scale& scale, const Margin& offset, const Target<W>& target) {
-  const Cells cut = scale.limit(*target.limit, offset);
-  const Eight beyond = Eight{} + cut + 1, shift = Eight{} + scale.guard;
+namespace {
+
+/// Writes a bit for every sum and limit: whether it is within. `near` is how close one came, from the lower end of the guard on.
+template <class W, int Vectors, int N>
+struct SignWriter {
+  Eight beyond[N] = {}, guard{};  ///< the least sum that is not within the limit
   EightUnsigned near = EightUnsigned{} + 0xFFFFFFFFu;
-  const std::int64_t rows = brick_->rows * shape.copies;
-  const W full = erosion_.full(), flip = target.flip ? full : W{0};
-  const Cells* sums = shape.sums;
-  for (std::int64_t r = 0; r < rows; ++r, sums += 8 * Vectors) {
-    std::uint64_t bits = 0;
-    for (int v = 0; v < Vectors; ++v) {
-      const Eight sign = load(sums + 8 * v) - beyond;
-      near = smaller(near, reinterpret_cast<EightUnsigned>(sign + shift));
-      bits |= std::uint64_t{negative_bits(sign)} << (8 * v);
-    }
-    target.words[r] = static_cast<W>((bits & full) ^ flip);
-  }
-  const std::uint32_t band = 2 * static_cast<std::uint32_t>(scale.guard);
-  if (least_of(near) >= band) return;
-  sums = shape.sums;
-  for (std::int64_t r = 0; r < rows; ++r, sums += 8 * Vectors)  // Narrow sums: within the guard the exact sum decides
-    for (int z = 0; z < brick_->n_last; ++z) {
-      if (static_cast<std::uint32_t>(sums[z] - cut - 1 + scale.guard) >= band) continue;
-      const int copy = static_cast<int>(r / brick_->rows);
-      const std::int64_t row = r % brick_->rows;
-      const bool holds = limits_.holds(shape.exact(copy, row, z) + offset, *target.limit) != target.flip;
-      const W bit = static_cast<W>(W{1} << z);
-      target.words[r] = static_cast<W>(holds ? target.words[r] | bit : target.words[r] & ~bit);
-      if (!shape.extremes || copy > 1 || shape.copies < 4) continue;
-      // who has the extreme was told by narrow sums as well
-      const Margin extreme = shape.exact(copy, row, z);
-      for (int s = 0; s < brick_->combinations; ++s) {
-        W& who = (copy == 0 ? who_low_ : who_high_).data()[s * brick_->rows + row];
-        const bool has = compare(shape.exact_of(s, row, z), extreme, 2 * limits_.fuzz) == 0;
-        who = static_cast<W>(has ? who | bit : who & ~bit);
+  std::uint64_t full = 0, flip[N] = {};
+  W* to[N] = {};
+  std::int64_t at = 0, gap = 0;  ///< words written, and between lines
+
+  void row(const Eight (&sums)[Vectors]) {
+    for (int i = 0; i < N; ++i) {
+      std::uint64_t bits = 0;
+      for (int v = 0; v < Vectors; ++v) {
+        const Eight sign = sums[v] - beyond[i];
+        near = smaller(near, reinterpret_cast<EightUnsigned>(sign + guard));
+        bits |= std::uint64_t{negative_bits(sign)} << (8 * v);
       }
+      to[i][at] = static_cast<W>((bits & full) ^ flip[i]);
     }
+    ++at;
+  }
+  void end_line() { at += gap; }
+};
+
+}  // namespace
+
+template <class W>
+void Bitmaps<W>::settle(const Shape& shape, const Scale& scale, const Margin& offset, const Target<W>& target) {
+  const Cells cut = scale.limit(*target.limit, offset);
+  const std::uint32_t band = 2 * static_cast<std::uint32_t>(scale.guard);
+  const Cells* sums = shape.sums;
+  for (int copy = 0; copy < shape.copies; ++copy)
+    for (std::int64_t row = 0; row < brick_->rows; ++row, sums += brick_->padded)
+      for (int z = 0; z < brick_->n_last; ++z) {
+        if (static_cast<std::uint32_t>(sums[z] - cut - 1 + scale.guard) >= band) continue;
+        const Margin margin = shape.exact(copy, row, z);
+        const bool holds = limits_.holds(margin + offset, *target.limit) != target.flip;
+        put(target.words[at(copy, row)], z, holds);
+        if (!shape.extremes || copy > 1 || shape.copies < 4) continue;
+        for (int s = 0; s < brick_->combinations; ++s)  // who has the extreme was told by narrow sums as well
+          put((copy == 0 ? who_low_ : who_high_).data()[at(s, row)], z,
+              compare(shape.exact_of(s, row, z), margin, 2 * limits_.fuzz) == 0);
+      }
 }
 
 template <class W>
 void Bitmaps<W>::write(const Shape& shape, const Scale& scale, const Margin& offset) {
-  with_vectors<W>(brick_->padded / 8, [&]<int Vectors>() {
-    for (const Target<W>& target : targets(0)) write_rows<Vectors>(shape, scale, offset, target);
+  Tile tile;
+  tile.n_y = erosion_.n_line();
+  tile.n_x = static_cast<int>(brick_->rows / tile.n_y);
+  bool clear = true;
+  for (int copy = 0; copy < shape.copies; ++copy) {
+    tile.dense = shape.sums + copy * brick_->rows * brick_->padded;
+    clear &= write(tile, copy * brick_->rows, scale, offset, targets(0));
+  }
+  if (clear) return;
+  for (const Target<W>& target : targets(0)) settle(shape, scale, offset, target);
+}
+
+template <class W>
+bool Bitmaps<W>::write(const Tile& tile, std::int64_t row, const Scale& scale, const Margin& offset,
+                       const Targets<W>& targets) const {
+  const int copy = static_cast<int>(row / brick_->rows);
+  std::uint32_t near = 0;
+  with_vectors<W>(brick_->padded / 8, [&]<int Vectors> {
+    const auto write_all = [&]<int N> {
+      SignWriter<W, Vectors, N> writer;
+      for (int i = 0; i < N; ++i) {
+        const Target<W>& target = targets.all[i];
+        writer.beyond[i] += scale.limit(*target.limit, offset) + 1;
+        writer.flip[i] = target.flip ? erosion_.full() : 0;
+        writer.to[i] = target.words;
+      }
+      writer.guard += scale.guard;
+      writer.full = erosion_.full();
+      writer.at = at(copy, row % brick_->rows);
+      writer.gap = erosion_.line_gap();
+      near = least_of(each_row<Vectors>(tile, writer).near);
+    };
+    // signs alone, or with confidence, or with ties as well
+    targets.n == 1   ? write_all.template operator()<1>()
+    : targets.n == 3 ? write_all.template operator()<3>()
+                     : write_all.template operator()<4>();
   });
+  return near >= 2 * static_cast<std::uint32_t>(scale.guard);
 }
 
 template <class W>
 void Bitmaps<W>::note_extremes(const Cells* sums, const Cells* smallest, const Cells* largest) {
-  const std::int64_t rows = brick_->rows;
-  const auto n = static_cast<std::size_t>(rows) * brick_->combinations;
-  W *low = who_low_.of(n), *high = who_high_.of(n);
+  const std::int64_t n = words_ * brick_->combinations;
+  W *low = who_low_.of(static_cast<std::size_t>(n)), *high = who_high_.of(static_cast<std::size_t>(n));
+  std::fill_n(low, n, W{0});
+  std::fill_n(high, n, W{0});
   const int vectors = brick_->padded / 8;
   for (int s = 0; s < brick_->combinations; ++s)
-    for (std::int64_t r = 0; r < rows; ++r, ++low, ++high) {
+    for (std::int64_t r = 0; r < brick_->rows; ++r) {
       std::uint64_t least = 0, most = 0;
       for (int v = 0; v < vectors; ++v, sums += 8) {
-        const std::int64_t at = (r * vectors + v) * 8;
+        const std::int64_t cell = (r * vectors + v) * 8;
         const Eight mine = load(sums);
-        least |= std::uint64_t{negative_bits(mine == load(smallest + at))} << (8 * v);
-        most |= std::uint64_t{negative_bits(mine == load(largest + at))} << (8 * v);
+        least |= std::uint64_t{negative_bits(mine == load(smallest + cell))} << (8 * v);
+        most |= std::uint64_t{negative_bits(mine == load(largest + cell))} << (8 * v);
       }
-      *low = static_cast<W>(least & full());
-      *high = static_cast<W>(most & full());
+      low[at(s, r)] = static_cast<W>(least & erosion_.full());
+      high[at(s, r)] = static_cast<W>(most & erosion_.full());
     }
 }
 
@@ -121,19 +178,34 @@ bool Bitmaps<W>::two_points() const {
   return brick_->combinations == 2 && brick_->combination_single[0] && brick_->combination_single[1];
 }
 
+namespace {
+
+template <class W>
+Chunk* chunks_of(W* words) {
+  return reinterpret_cast<Chunk*>(words);
+}
+template <class W>
+const Chunk* chunks_of(const W* words) {
+  return reinterpret_cast<const Chunk*>(words);
+}
+
+}  // namespace
+
 /// seen_ and twice_ = the bits of any, and of more than one, combination; nothing where `fair_side` does not look.
 template <class W>
 void Bitmaps<W>::count(const W* bits) {
   if ((brick_->combinations == 1 && !brick_->combination_single[0]) || two_points()) return;
-  const std::int64_t rows = brick_->rows;
-  W *seen = seen_.data(), *twice = twice_.data();
-  std::copy_n(bits, rows, seen);
-  std::fill_n(twice, rows, W{0});
-  for (int s = 1; s < brick_->combinations; ++s)
-    for (std::int64_t i = 0; i < rows; ++i) {
-      twice[i] |= static_cast<W>(seen[i] & bits[s * rows + i]);
-      seen[i] |= bits[s * rows + i];
+  const std::int64_t n = erosion_.chunks();
+  Chunk *seen = chunks_of(seen_.data()), *twice = chunks_of(twice_.data());
+  std::copy_n(chunks_of(bits), n, seen);
+  std::fill_n(twice, n, 0);
+  for (int s = 1; s < brick_->combinations; ++s) {
+    const Chunk* mine = chunks_of(bits + s * words_);
+    for (std::int64_t i = 0; i < n; ++i) {
+      twice[i] |= seen[i] & mine[i];
+      seen[i] |= mine[i];
     }
+  }
 }
 
 /// The mass of (s, x) that are sure and whose admissible windows hold no bit.
@@ -142,33 +214,33 @@ void Bitmaps<W>::count(const W* bits) {
 /// a clear window, without those that are not sure themselves: they lie at the border, and are few (Theorem 8a).
 template <class W>
 double Bitmaps<W>::fair_side(const W* seen, const W* twice, const W* own, const W* sure) {
-  const std::int64_t rows = brick_->rows;
-  const W full = erosion_.full();
-  W *bad = bad_.data(), *other = other_.data();
+  const std::int64_t n = erosion_.chunks();
+  Chunk *bad = chunks_of(bad_.data()), *other = chunks_of(other_.data());
   double total = 0.0, common = -1.0;  // the erosion of what any combination sees, made once
-  for (int s = 0; s < brick_->combinations; ++s) {
-    const W* mine = own + s * rows;
+  for (int s = 0; s < brick_->combinations && !halted_.load(std::memory_order_relaxed); ++s) {
     const W* view = brick_->combinations > 1 ? seen : own;
-    W alone = 0, some = 0;
+    std::uint64_t alone = 0, some = 0;
     if (two_points()) {  // the other combination is all that x' can take
-      view = own + (1 - s) * rows;
-      for (std::int64_t i = 0; i < rows; ++i) {
-        bad[i] = static_cast<W>(mine[i] & ~view[i]);
+      view = own + (1 - s) * words_;
+      const Chunk *mine = chunks_of(own + s * words_), *theirs = chunks_of(view);
+      for (std::int64_t i = 0; i < n; ++i) {
+        bad[i] = mine[i] & ~theirs[i];
         alone |= bad[i];
       }
     } else if (brick_->combination_single[s]) {  // Theorem 8: what x's own combination alone sees does not count
-      for (std::int64_t i = 0; i < rows; ++i) {
-        bad[i] = static_cast<W>(seen[i] & ~twice[i] & mine[i]);
-        other[i] = static_cast<W>(seen[i] & ~bad[i]);
+      const Chunk *mine = chunks_of(own + s * words_), *any = chunks_of(seen), *more = chunks_of(twice);
+      for (std::int64_t i = 0; i < n; ++i) {
+        bad[i] = any[i] & ~more[i] & mine[i];
+        other[i] = any[i] & ~bad[i];
         alone |= bad[i];
       }
-      view = other;
+      view = other_.data();
     }
     some = alone;
     if (!limits_.simple) {
-      const W* confident = sure + s * rows;
-      for (std::int64_t i = 0; i < rows; ++i) {
-        bad[i] = static_cast<W>(full & ~(view[i] | confident[i]));
+      const Chunk *confident = chunks_of(sure + s * words_), *theirs = chunks_of(view), *pattern = erosion_.pattern();
+      for (std::int64_t i = 0; i < n; ++i) {
+        bad[i] = pattern[i] & ~(theirs[i] | confident[i]);
         some |= bad[i];
       }
     }
@@ -177,8 +249,8 @@ double Bitmaps<W>::fair_side(const W* seen, const W* twice, const W* own, const 
       clear = erosion_.clear(view);
       if (alone == 0) common = clear;
     }
-    if (clear > 0.0 && some != 0 && erosion_.clear_cores(bad, view))
-      clear = std::max(clear - erosion_.clear_of(bad, view), 0.0);
+    if (clear > 0.0 && some != 0 && erosion_.clear_cores(bad_.data(), view))
+      clear = std::max(clear - erosion_.clear_of(bad_.data(), view), 0.0);
     total += brick_->combination_mass[s] * clear;
   }
   return total;
@@ -186,18 +258,22 @@ double Bitmaps<W>::fair_side(const W* seen, const W* twice, const W* own, const 
 
 template <class W>
 Fractions Bitmaps<W>::measure(int k, int copies, bool extremes) {
-  const std::int64_t rows = brick_->rows, all = rows * copies;
-  const W full = erosion_.full();
+  const std::int64_t n = erosion_.chunks();
+  const Chunk* pattern = erosion_.pattern();
   W *neg = neg_.data() + k * stride_, *pos = pos_.data() + (limits_.no_ties ? 0 : k * stride_);
-  if (limits_.no_ties)
-    for (std::int64_t i = 0; i < all; ++i) pos[i] = static_cast<W>(~neg[i] & full);
+  for (int copy = 0; copy < copies && limits_.no_ties; ++copy) {
+    const Chunk* from = chunks_of(neg + copy * words_);
+    Chunk* to = chunks_of(pos + copy * words_);
+    for (std::int64_t i = 0; i < n; ++i) to[i] = ~from[i] & pattern[i];
+  }
   Fractions found;
   for (const bool negative : {true, false}) {
+    if (halted_.load(std::memory_order_relaxed)) return found;
     const W* bits = negative ? neg : pos;
     if (extremes) {  // Theorem 8b: the smallest sum tells whether any is negative, the largest whether any is positive
-      const W* seen = bits + (negative ? 0 : rows);
+      const W* seen = bits + (negative ? 0 : words_);
       const bool points = copies == 4;
-      found.fair += fair_side(seen, points ? seen + 2 * rows : seen,
+      found.fair += fair_side(seen, points ? seen + 2 * words_ : seen,
                               points ? (negative ? who_low_ : who_high_).data() : seen, nullptr);
     } else {
       count(bits);
@@ -205,11 +281,12 @@ Fractions Bitmaps<W>::measure(int k, int copies, bool extremes) {
       found.fair += fair_side(seen_.data(), twice_.data(), bits, sure);
     }
   }
-  if (!limits_.simple) {
-    const W *sure_pos = sure_pos_.data() + k * stride_, *sure_neg = sure_neg_.data() + k * stride_;
-    for (std::int64_t i = 0; i < all; ++i) pos[i] = static_cast<W>(full & ~(sure_pos[i] | sure_neg[i]));
-    for (int s = 0; s < brick_->combinations; ++s)
-      found.low += brick_->combination_mass[s] * erosion_.mass(pos + s * rows);
+  for (int s = 0; s < brick_->combinations && !limits_.simple && !halted_.load(std::memory_order_relaxed); ++s) {
+    const Chunk* sure_pos = chunks_of(sure_pos_.data() + k * stride_ + s * words_);
+    const Chunk* sure_neg = chunks_of(sure_neg_.data() + k * stride_ + s * words_);
+    Chunk* unsure = chunks_of(pos);  // its work is done
+    for (std::int64_t i = 0; i < n; ++i) unsure[i] = pattern[i] & ~(sure_pos[i] | sure_neg[i]);
+    found.low += brick_->combination_mass[s] * erosion_.mass(pos);
   }
   found.unfair = std::max(1.0 - found.fair - found.low, 0.0);
   return found;

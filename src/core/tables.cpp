@@ -154,52 +154,71 @@ namespace {
 
 template <int Vectors>
 Extent add_rows(const Cells* from, const Cells* table, const Scope& scope, std::int64_t rows, Cells* to) {
-  Eight least = load(from) + (scope.over_last ? load(table) : Eight{} + table[0]), most = least;
-  const std::int32_t* at = scope.row.data();
-  const auto add = [&](const Eight& sum, std::int64_t cell) {
-    store(to + cell, sum);
-    least = smaller(least, sum);
-    most = larger(most, sum);
-  };
-  if (scope.over_last) {
-    for (std::int64_t r = 0; r < rows; ++r)
-      for (int v = 0; v < Vectors; ++v) {
-        const std::int64_t cell = (r * Vectors + v) * 8;
-        add(load(from + cell) + load(table + at[r] + 8 * v), cell);
-      }
-  } else {
-    for (std::int64_t r = 0; r < rows; ++r) {
-      const Eight value = Eight{} + table[at[r]];
-      for (int v = 0; v < Vectors; ++v) {
-        const std::int64_t cell = (r * Vectors + v) * 8;
-        add(load(from + cell) + value, cell);
-      }
+  Eight least = Eight{} + std::numeric_limits<Cells>::max(), most = -least;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const Cells* mine = table + scope.row[r];
+    const Eight value = Eight{} + mine[0];
+    for (int v = 0; v < Vectors; ++v) {
+      const std::int64_t cell = (r * Vectors + v) * 8;
+      const Eight sum = load(from + cell) + (scope.over_last ? load(mine + 8 * v) : value);
+      store(to + cell, sum);
+      least = smaller(least, sum);
+      most = larger(most, sum);
     }
   }
   return {least_of(least), most_of(most)};
 }
 
+template <int Vectors>
+struct SumWriter {
+  Cells* to;
+  Eight least = Eight{} + std::numeric_limits<Cells>::max(), most = -least;
+
+  void row(const Eight (&sums)[Vectors]) {
+    for (int v = 0; v < Vectors; ++v) {
+      store(to + 8 * v, sums[v]);
+      least = smaller(least, sums[v]);
+      most = larger(most, sums[v]);
+    }
+    to += 8 * Vectors;
+  }
+  void end_line() {}
+};
+
+/// act.template operator()<vectors>()
+template <class Act>
+Extent with_vectors(int vectors, Act act) {
+  switch (vectors) {
+    case 1:
+      return act.template operator()<1>();
+    case 2:
+      return act.template operator()<2>();
+    case 3:
+      return act.template operator()<3>();
+    case 4:
+      return act.template operator()<4>();
+    case 5:
+      return act.template operator()<5>();
+    case 6:
+      return act.template operator()<6>();
+    case 7:
+      return act.template operator()<7>();
+    default:
+      return act.template operator()<8>();
+  }
+}
+
 }  // namespace
 
 Extent add_table(const Cells* from, const Cells* table, const Scope& scope, std::int64_t rows, int vectors, Cells* to) {
-  switch (vectors) {
-    case 1:
-      return add_rows<1>(from, table, scope, rows, to);
-    case 2:
-      return add_rows<2>(from, table, scope, rows, to);
-    case 3:
-      return add_rows<3>(from, table, scope, rows, to);
-    case 4:
-      return add_rows<4>(from, table, scope, rows, to);
-    case 5:
-      return add_rows<5>(from, table, scope, rows, to);
-    case 6:
-      return add_rows<6>(from, table, scope, rows, to);
-    case 7:
-      return add_rows<7>(from, table, scope, rows, to);
-    default:
-      return add_rows<8>(from, table, scope, rows, to);
-  }
+  return with_vectors(vectors, [&]<int Vectors> { return add_rows<Vectors>(from, table, scope, rows, to); });
+}
+
+Extent write_sums(const Tile& tile, int vectors, Cells* to) {
+  return with_vectors(vectors, [&]<int Vectors> {
+    const auto done = each_row<Vectors>(tile, SumWriter<Vectors>{to});
+    return Extent{least_of(done.least), most_of(done.most)};
+  });
 }
 
 }  // namespace boxqte

@@ -123,6 +123,71 @@ struct Extent {
   Cells least, most;
 };
 
+/// What adds up to the sums over the last three axes, while the others stand still.
+struct Tile {
+  static constexpr int inner_axes = 3;
+  static constexpr int scopes = 1 << inner_axes;
+
+  const Cells* table[scopes] =
+      {};  ///< by scope, as bits: 4 the first of the three axes, 2 the second, 1 the last; null: nothing
+  const Cells* dense = nullptr;  ///< one more over all three
+  int n_x = 1, n_y = 1;
+
+  /// The bits of the scope whose places in a brick of n axes are set.
+  static int scope(std::uint64_t places, int n) {
+    const auto three =
+        static_cast<unsigned>(n >= inner_axes ? places >> (n - inner_axes) : places << (inner_axes - n)) & 7u;
+    return static_cast<int>((three >> 2) | (three & 2u) | ((three & 1u) << 2));
+  }
+};
+
+/// visit.row(sums) for the sums of every row of a tile, eight a vector, added up in registers, and visit.end_line() after every
+/// last group of the second axis. The visitor is handed on by value: what it holds stays in registers too.
+template <int Vectors, class Visitor>
+inline Visitor each_row(const Tile& tile, Visitor visitor) {
+  const Cells* const(&t)[Tile::scopes] = tile.table;
+  const Cells *const y_only = t[2], *const yz = t[3];
+  const std::int64_t n_y = tile.n_y;
+  for (std::int64_t x = 0; x < tile.n_x; ++x) {
+    const Cells here = (t[0] ? t[0][0] : 0) + (t[4] ? t[4][x] : 0);
+    Eight line[Vectors];
+    for (int v = 0; v < Vectors; ++v) {
+      line[v] = Eight{} + here;
+      if (t[1]) line[v] += load(t[1] + 8 * v);
+      if (t[5]) line[v] += load(t[5] + (x * Vectors + v) * 8);
+    }
+    const std::int64_t first = x * n_y;
+    const Cells* xy = t[6] ? t[6] + first : nullptr;
+    const Cells* xyz = t[7] ? t[7] + first * Vectors * 8 : nullptr;
+    const Cells* dense = tile.dense ? tile.dense + first * Vectors * 8 : nullptr;
+    const auto rows = [=]<bool Yz, bool Dense>(Visitor inner) {
+      for (std::int64_t y = 0; y < n_y; ++y) {
+        const Cells scalar = (xy ? xy[y] : 0) + (y_only ? y_only[y] : 0);
+        Eight sums[Vectors];
+        for (int v = 0; v < Vectors; ++v) {
+          sums[v] = line[v] + scalar;
+          if constexpr (Yz) sums[v] += load(yz + (y * Vectors + v) * 8);
+          if constexpr (Dense) sums[v] += load(dense + (y * Vectors + v) * 8);
+        }
+        if (xyz)
+          for (int v = 0; v < Vectors; ++v) sums[v] += load(xyz + (y * Vectors + v) * 8);
+        inner.row(sums);
+      }
+      inner.end_line();
+      return inner;
+    };
+    if (yz) {
+      visitor = dense ? rows.template operator()<true, true>(visitor) : rows.template operator()<true, false>(visitor);
+    } else {
+      visitor = dense ? rows.template operator()<false, true>(visitor) : rows.template operator()<false, false>(visitor);
+    }
+  }
+  return visitor;
+}
+
+/// The sums of a tile, row after row; the smallest and the largest.
+Extent write_sums(const Tile& tile, int vectors, Cells* to);
+
 /// to = from + the table, row by row, for rows of `vectors` times eight cells; the smallest and the largest sum.
 Extent add_table(const Cells* from, const Cells* table, const Scope& scope, std::int64_t rows, int vectors, Cells* to);
 

@@ -24,11 +24,13 @@ Walk::Walk(Nodes& nodes, const Limits& limits, const Options& options, Memory& m
       narrow_(memory, memo_, limits, halted),
       middle_(memory, memo_, limits, halted),
       wide_(memory, memo_, limits, halted),
-      ranks_(memory, limits),
       blocks_(nodes, brick_, limits, memory, halted),
       leaf_cells_(memory),
       sums_(memory),
-      extremes_(memory) {
+      extremes_(memory),
+      shape_sums_(memory),
+      small_cells_(memory),
+      votes_(nodes.problem().cuts.size()) {
   const Axes& axes = nodes.problem().axes;
   for (int a = 0; a < axes.size(); ++a) {
     if (axes.role[a] == Role::fixed) set_bit(fixed_.data(), a);
@@ -81,71 +83,63 @@ int Walk::first_fixed_cut(TreeId tree) {
 }
 
 /// The tree as a decision tree over fixed axes with tables at its leaves.
-std::int32_t Walk::plant(TreeId tree) {
+std::int32_t Walk::plant(TreeId tree, Part part) {
   const auto made = static_cast<std::int32_t>(choices_.size());
   choices_.emplace_back();
+  choices_[made].part = part;
+  choices_[made].least = nodes_.trees()[tree].least;
+  choices_[made].most = nodes_.trees()[tree].most;
   const int cut = over_fixed(tree) ? first_fixed_cut(tree) : -1;
   if (cut >= 0) {
     const TreeId yes = nodes_.trees().restrict(tree, cut, 1), no = nodes_.trees().restrict(tree, cut, 0);
     choices_[made].cut = cut;
-    const std::int32_t first = plant(yes), second = plant(no);
+    const std::int32_t first = plant(yes, part), second = plant(no, part);
     choices_[made].yes = first;
     choices_[made].no = second;
     return made;
   }
   const Record record = nodes_.trees()[tree];
   if (record.is_leaf()) {
-    choices_[made].value = {record.least, record.residue()};
+    choices_[made].residue = record.residue();
     return made;
   }
   std::size_t known = 0;
   while (known < leaves_.size() && leaves_[known].tree != tree) ++known;
-  if (known == leaves_.size()) leaves_.push_back({tree, scope_of(tree), 0, record.least, record.most});
+  if (known == leaves_.size()) leaves_.push_back({tree, scope_of(tree), 0});
   choices_[made].table = static_cast<std::int32_t>(known);
   return made;
 }
 
 void Walk::lay_trees(const Node& node) {
   choices_.clear();
-  roots_.clear();
+  pending_.clear();
   base_.clear();
   leaves_.clear();
-  n_scopes_ = n_mixed_ = n_sensitive_ = 0;
-  rest_least_.clear();
-  rest_most_.clear();
+  applied_.clear();
+  offsets_.clear();
+  n_scopes_ = 0;
   std::uint64_t range = static_cast<std::uint64_t>(std::abs(node.offset[0]));
   for (int t = 0; t < node.n_common; ++t) {
-    const Record& record = nodes_.trees()[node.common[t]];
+    const TreeId tree = node.common[t];
+    const Record record = nodes_.trees()[tree];
     range += static_cast<std::uint64_t>(std::max(std::abs(record.least), std::abs(record.most)));
-    if (!over_fixed(node.common[t])) base_.push_back(node.common[t]);
+    if (over_fixed(tree)) {
+      pending_.push_back(plant(tree, over_sensitive(tree) ? Part::sensitive
+                                     : over_others(tree)  ? Part::mixed
+                                                          : Part::pure));
+    } else {
+      base_.push_back(tree);
+    }
   }
   scale_ = Scale::of(range, node.n_common, limits_.fuzz, options_.sum_bits);
-  for (int kind = 0; kind < 3; ++kind)
-    for (int t = 0; t < node.n_common; ++t) {
-      const TreeId tree = node.common[t];
-      if (!over_fixed(tree) || kind != (over_sensitive(tree) ? 0 : over_others(tree) ? 1 : 2)) continue;
-      rest_least_.push_back(nodes_.trees()[tree].least);
-      rest_most_.push_back(nodes_.trees()[tree].most);
-      roots_.push_back(plant(tree));
-      n_sensitive_ += kind == 0;
-      n_mixed_ += kind < 2;
-    }
-  n_trees_ = static_cast<int>(roots_.size());
-  for (int t = n_trees_ - 2; t >= 0; --t) {
-    rest_least_[t] += rest_least_[t + 1];
-    rest_most_[t] += rest_most_[t + 1];
-  }
-  rest_least_.push_back(0);
-  rest_most_.push_back(0);
-  stages_.assign(n_trees_ + 1, {});
-  stages_[0].constant = {node.offset[0], node.residue[0]};
+  constant_ = {node.offset[0], node.residue[0]};
+  bounds_ = {};
   domain_ = node.domain;
   axis_mass_ = node.axis_mass;
-  offsets_.clear();
 }
 
 /// The tables of a small brick: the leaves' own, and the sum of the trees that are part of every shape.
-void Walk::lay_sums(const Node&) {
+void Walk::lay_sums() {
   const int vectors = brick_.padded / 8;
   const std::int64_t single = brick_.rows * brick_.padded, all = single * brick_.combinations;
   kept_ = 0;  // Theorem 8b: at simple limits windows see the extremes over S only
@@ -169,7 +163,9 @@ void Walk::lay_sums(const Node&) {
   for (const TreeId tree : base_)
     for (const auto& [scope, at] : based)
       if (scopes_[scope].mask == reader_.places(tree)) reader_.add(tree, scopes_[scope], scale_, 1, cells + at);
-  Cells* sums = sums_.of(static_cast<std::size_t>(all) * (n_mixed_ + 1));
+  const auto n_sensitive = std::count_if(pending_.begin(), pending_.end(),
+                                         [&](std::int32_t c) { return choices_[c].part == Part::sensitive; });
+  Cells* sums = sums_.of(static_cast<std::size_t>(all * (n_sensitive + 1)));
   std::fill_n(sums, all, 0);
   for (const auto& [s, at] : based) {
     const Scope& scope = scopes_[s];
@@ -180,18 +176,61 @@ void Walk::lay_sums(const Node&) {
         add_table(sums + c * single, cells + at, scope, brick_.rows, vectors, sums + c * single);
     }
   }
-  stages_[0].sums = sums;
+  dense_ = sums;
   const auto [least, most] = std::minmax_element(sums, sums + all);
-  stages_[0].least = scale_.least(*least);
-  stages_[0].most = scale_.most(*most);
-  for (int t = 1; t <= n_mixed_; ++t) stages_[t].sums = sums + t * all;
-  if (kept_ > 0) extremes_.of(static_cast<std::size_t>(single) * kept_ * (n_mixed_ - n_sensitive_ + 1));
+  bounds_ = {scale_.least(*least), scale_.most(*most)};
+  if (kept_ > 0) extremes_.of(static_cast<std::size_t>(single) * kept_);
+  n_y_ = brick_.n_levels() > 0 ? brick_.level(brick_.n_levels() - 1).size() : 1;
+  n_x_ = brick_.n_levels() > 1 ? brick_.level(brick_.n_levels() - 2).size() : 1;
+  n_outer_ = brick_.rows / (n_x_ * n_y_);
+  const auto size_of = [&](int s) {
+    return (std::int64_t{s & 1 ? brick_.padded : 1} * (s & 2 ? n_y_ : 1) * (s & 4 ? n_x_ : 1));
+  };
+  bool used[Tile::scopes] = {};
+  for (const Leaf& leaf : leaves_)
+    if (!scopes_[leaf.scope].wide)
+      used[Tile::scope(scopes_[leaf.scope].mask, static_cast<int>(brick_.axes.size()))] = true;
+  std::size_t total = 0;
+  for (int s = 0; s < Tile::scopes; ++s)
+    if (used[s]) total += static_cast<std::size_t>((size_of(s) * n_outer_ + 15) / 8 * 8);
+  Cells* small = small_cells_.of(total);
+  std::fill_n(small, total, 0);
+  for (int s = 0; s < Tile::scopes; ++s) {
+    small_tables_[s] = {small, size_of(s), 0};
+    if (used[s]) small += (size_of(s) * n_outer_ + 15) / 8 * 8;
+  }
+}
+
+/// Add or take back a mixed tree's table, in place: integers, so exactly.
+void Walk::add_small(const Leaf& leaf, int sign) {
+  const Scope& scope = scopes_[leaf.scope];
+  Small& into = small_tables_[Tile::scope(scope.mask, static_cast<int>(brick_.axes.size()))];
+  into.trees += sign;
+  const Cells* table = leaf_cells_.data() + leaf.at;
+  Cells* to = into.cells;
+  const std::int64_t size = into.size;
+  for (std::int64_t o = 0; o < n_outer_; ++o, to += size) {
+    const Cells* from = table + scope.row[o * n_x_ * n_y_];
+    std::int64_t i = 0;
+    for (; i + 8 <= size; i += 8) store(to + i, load(to + i) + sign * load(from + i));
+    for (; i < size; ++i) to[i] += sign * from[i];
+  }
+}
+
+Tile Walk::tile(int copy, std::int64_t outer) const {
+  Tile tile;
+  tile.n_x = n_x_;
+  tile.n_y = n_y_;
+  tile.dense = dense_ + (copy * brick_.rows + outer * n_x_ * n_y_) * brick_.padded;
+  for (int s = 0; s < Tile::scopes; ++s)
+    if (small_tables_[s].trees > 0) tile.table[s] = small_tables_[s].cells + outer * small_tables_[s].size;
+  return tile;
 }
 
 /// All trees that test S are walked: of the sums over S only the extremes are needed from now on, and who has them (Theorem 8b).
 void Walk::keep_extremes() {
   const std::int64_t single = brick_.rows * brick_.padded;
-  const Cells* sums = stages_[n_sensitive_].sums;
+  const Cells* sums = dense_;
   Cells* low = extremes_.data();
   Cells *high = low + single, *low_2 = high + single, *high_2 = low_2 + single;
   for (std::int64_t c = 0; c < single; ++c) {
@@ -214,7 +253,7 @@ void Walk::keep_extremes() {
     }
   }
   if (kept_ == 4) with_bitmaps([&](auto& bitmaps) { bitmaps.note_extremes(sums, low, high); });
-  stages_[n_sensitive_].sums = low;
+  dense_ = low;
 }
 
 void Walk::measure(const Node& node, Masses& masses) {
@@ -224,132 +263,173 @@ void Walk::measure(const Node& node, Masses& masses) {
       small_ ? 1 : static_cast<int>(std::clamp<std::int64_t>(bitmap_words / brick_.all_rows(), 1, most_bitmaps));
   with_bitmaps([&](auto& bitmaps) { bitmaps.lay(brick_, count); });
   if (small_) {
-    ranks_.lay(brick_);
-    lay_sums(node);
+    lay_sums();
   } else {
     kept_ = 0;
     blocks_.lay(scale_, options_.table_cells);
-    for (const TreeId tree : base_) {
-      stages_[0].least += nodes_.trees()[tree].least;
-      stages_[0].most += nodes_.trees()[tree].most;
-    }
+    for (const TreeId tree : base_) bounds_ += {nodes_.trees()[tree].least, nodes_.trees()[tree].most};
   }
-  next(0);
+  depth_ = 0;
+  listing_ = at_extremes_ = false;
+  dense_bounds_.assign(pending_.size() + 1, bounds_);
+  go(0, pending_.size(), -1);
 }
 
-/// All trees before t are walked.
-void Walk::next(int t) {
-  if (t == n_sensitive_ && kept_ > 0) keep_extremes();
-  if (t < n_mixed_) return descend(t, roots_[t]);
-  offsets_.clear();
-  if (t < n_trees_) {
-    descend(t, roots_[t]);
-  } else {
-    offsets_.push_back({stages_[t].constant, box_mass()});
-  }
-  measure_shape();
-}
-
-/// Walk a tree from one of its choices on, where the fixed axes are in domain_.
-void Walk::descend(int t, std::int32_t at) {
-  const Choice& choice = choices_[at];
-  if (choice.cut < 0) return leaf(t, choice);
-  const Cuts& cuts = nodes_.problem().cuts;
-  const int axis = cuts.axis[choice.cut], words = cuts.words;
-  const Word* mask = cuts.mask_of(choice.cut);
-  Word* held = &domain_[static_cast<std::size_t>(axis) * words];
-  Word yes = 0, no = 0;
-  for (int w = 0; w < words; ++w) {
-    yes |= held[w] & mask[w];
-    no |= held[w] & ~mask[w];
-  }
-  if (yes == 0 || no == 0) return descend(t, no == 0 ? choice.yes : choice.no);
+/// Go on where the pending trees are pending_[begin..end) and an axis (-1: any) was narrowed.
+///
+/// Trees that this settles are added at once: the earlier, the fewer times.
+void Walk::go(std::size_t begin, std::size_t end, int axis) {
   if (halted_.load(std::memory_order_relaxed)) return;
-  const double mass = axis_mass_[axis];
-  Word kept[8];
-  std::vector<Word> more;  // axes of more than 512 cells
-  Word* before = kept;
-  if (words > 8) {
-    more.resize(words);
-    before = more.data();
+  const Cuts& cuts = nodes_.problem().cuts;
+  const std::size_t first = pending_.size(), n_applied = applied_.size();
+  const Margin constant = constant_;
+  const Bounds bounds = bounds_;
+  const std::size_t first_leaf = settled_.size();
+  Bounds total = bounds_;
+  for (std::size_t i = begin; i < end; ++i) {
+    std::int32_t c = pending_[i];
+    while (choices_[c].cut >= 0 && (axis < 0 || cuts.axis[choices_[c].cut] == axis)) {
+      const int side = side_of(choices_[c].cut);
+      if (side < 0) break;
+      c = side == 1 ? choices_[c].yes : choices_[c].no;
+    }
+    // below the cuts on the narrowed axis, others may have been settled before
+    while (choices_[c].cut >= 0 && c != pending_[i]) {
+      const int side = side_of(choices_[c].cut);
+      if (side < 0) break;
+      c = side == 1 ? choices_[c].yes : choices_[c].no;
+    }
+    total += {choices_[c].least, choices_[c].most};
+    (choices_[c].cut < 0 ? settled_ : pending_).push_back(c);
   }
-  std::copy_n(held, words, before);
-  const double* cell_mass = nodes_.problem().axes.mass_of(axis);
+  if (!settles(total)) {
+    for (std::size_t i = first_leaf; i < settled_.size(); ++i) apply(choices_[settled_[i]]);
+    advance(first);
+    while (applied_.size() > n_applied) take_back();
+  }
+  settled_.resize(first_leaf);
+  pending_.resize(first);
+  constant_ = constant;
+  bounds_ = bounds;
+}
+
+/// Account for the box if these bounds of the whole sum, without the constant, settle it.
+bool Walk::settles(const Bounds& total) {
+  const Kind kind = limits_.one_kind(constant_.value + total.least, constant_.value + total.most);
+  if (kind == Kind::unknown) return false;
+  masses_->add(kind, box_mass());
+  return true;
+}
+
+/// All that is settled is added; branch at a pending tree, those that test S first, or measure.
+void Walk::advance(std::size_t first) {
+  std::int32_t next = -1;
+  Part part = Part::none;
+  Bounds total = bounds_;
+  for (std::size_t i = first; i < pending_.size(); ++i) {
+    const Choice& choice = choices_[pending_[i]];
+    total += {choice.least, choice.most};
+    part = std::min(part, choice.part);
+  }
+  if (settles(total)) return;  // sums over all cells tell more than their trees' bounds
+  int most = 0;                // the cut that most of them test next
+  for (std::size_t i = first; i < pending_.size(); ++i) {
+    const Choice& choice = choices_[pending_[i]];
+    if (choice.part != part || ++votes_[choice.cut] <= most) continue;
+    most = votes_[choice.cut];
+    next = choice.cut;
+  }
+  for (std::size_t i = first; i < pending_.size(); ++i) votes_[choices_[pending_[i]].cut] = 0;
+  const Cells* const dense = dense_;
+  const bool joins = kept_ > 0 && !at_extremes_ && part != Part::sensitive;
+  if (joins) {
+    keep_extremes();
+    at_extremes_ = true;
+  }
+  const bool completes = part >= Part::pure && !listing_;
+  listing_ |= completes;
+  if (part != Part::none) {
+    branch(first, next);
+  } else {
+    offsets_.push_back({constant_, box_mass()});
+  }
+  if (completes) listing_ = false;
+  if (completes || offsets_.size() == most_offsets) measure_shape();
+  if (joins) {
+    at_extremes_ = false;
+    dense_ = dense;
+  }
+}
+
+void Walk::branch(std::size_t first, int cut) {
+  const Problem& problem = nodes_.problem();
+  const int axis = problem.cuts.axis[cut], words = problem.cuts.words;
+  const Word* mask = problem.cuts.mask_of(cut);
+  Word* held = &domain_[static_cast<std::size_t>(axis) * words];
+  const double mass = axis_mass_[axis];
+  const double* cell_mass = problem.axes.mass_of(axis);
+  const std::size_t end = pending_.size(), kept = kept_words_.size();
+  kept_words_.insert(kept_words_.end(), held, held + words);
   for (const bool side : {true, false}) {
     double total = 0.0;
-    for (int w = 0; w < words; ++w) held[w] = before[w] & (side ? mask[w] : ~mask[w]);
+    for (int w = 0; w < words; ++w) held[w] = kept_words_[kept + w] & (side ? mask[w] : ~mask[w]);
     each_bit(held, words, [&](int cell) { total += cell_mass[cell]; });
     axis_mass_[axis] = total;
-    descend(t, side ? choice.yes : choice.no);
+    go(first, end, axis);
   }
-  std::copy_n(before, words, held);
+  std::copy_n(kept_words_.begin() + static_cast<std::ptrdiff_t>(kept), words, held);
+  kept_words_.resize(kept);
   axis_mass_[axis] = mass;
 }
 
-/// Tree t ends at this leaf: settle the box by bounds, or go on to the next tree.
-void Walk::leaf(int t, const Choice& choice) {
-  const Stage& now = stages_[t];
-  Stage& then = stages_[t + 1];
-  then.constant = now.constant + choice.value;
-  const auto kind = [&](std::int64_t least, std::int64_t most) {
-    return limits_.one_kind(then.constant.value + rest_least_[t + 1] + least,
-                            then.constant.value + rest_most_[t + 1] + most);
-  };
-  Kind settled = Kind::unknown;
-  if (choice.table < 0) {
-    then.sums = now.sums;
-    then.least = now.least;
-    then.most = now.most;
-    then.tree = 0;
-    settled = kind(then.least, then.most);
-  } else {
-    const Leaf& leaf = leaves_[choice.table];
-    settled = kind(now.least + leaf.least, now.most + leaf.most);  // often enough, without the sum
-    if (settled == Kind::unknown) {
-      add(t, leaf);
-      settled = kind(then.least, then.most);
-    }
+int Walk::side_of(int cut) const {
+  const Cuts& cuts = nodes_.problem().cuts;
+  const Word* held = &domain_[static_cast<std::size_t>(cuts.axis[cut]) * cuts.words];
+  const Word* mask = cuts.mask_of(cut);
+  Word yes = 0, no = 0;
+  for (int w = 0; w < cuts.words; ++w) {
+    yes |= held[w] & mask[w];
+    no |= held[w] & ~mask[w];
   }
-  if (settled != Kind::unknown) {
-    masses_->add(settled, box_mass());
-  } else if (t + 1 <= n_mixed_) {
-    next(t + 1);
-  } else if (t + 1 < n_trees_) {
-    descend(t + 1, roots_[t + 1]);
-  } else {
-    offsets_.push_back({then.constant, box_mass()});
-    if (offsets_.size() == most_offsets) {
-      measure_shape();
-      offsets_.clear();
-    }
-  }
+  return yes && no ? -1 : yes ? 1 : 0;
 }
 
-/// The stage after tree t, whose walk ended at a leaf with this table.
-void Walk::add(int t, const Leaf& leaf) {
-  const std::int64_t single = brick_.rows * brick_.padded;
-  const bool kept = kept_ > 0 && t >= n_sensitive_;
-  const int copies = kept ? kept_ : brick_.combinations, vectors = brick_.padded / 8;
-  const Cells *from = stages_[t].sums, *table = leaf_cells_.data() + leaf.at;
-  Cells* to = kept ? extremes_.data() + (t + 1 - n_sensitive_) * single * kept_
-                   : sums_.data() + (t + 1) * single * brick_.combinations;
-  const Scope& scope = scopes_[leaf.scope];
-  Extent extent{};
-  if (scope.wide) {
-    extent = add_table(from, table, scope, brick_.all_rows(), vectors, to);
-  } else {
-    for (int c = 0; c < copies; ++c) {
-      const Extent part = add_table(from + c * single, table, scope, brick_.rows, vectors, to + c * single);
-      extent = c == 0 ? part : Extent{std::min(extent.least, part.least), std::max(extent.most, part.most)};
-    }
+/// A tree ended at this leaf: its constant, or its table, joins the sum.
+void Walk::apply(const Choice& choice) {
+  if (choice.table < 0) {
+    constant_ += {choice.least, choice.residue};
+    return;
   }
-  Stage& then = stages_[t + 1];
-  then.sums = to;
-  then.least = scale_.least(extent.least);
-  then.most = scale_.most(extent.most);
-  then.tree = leaf.tree;
+  const Leaf& leaf = leaves_[choice.table];
+  const Scope& scope = scopes_[leaf.scope];
+  applied_.push_back(choice.table);
   ++counters_.nodes;
-  counters_.work += copies * single / 32;
+  counters_.work += scope.size / 32;
+  if (!scope.wide) {
+    add_small(leaf, 1);
+    bounds_ += {choice.least, choice.most};
+    return;
+  }
+  const std::int64_t single = brick_.rows * brick_.padded;
+  const Cells* table = leaf_cells_.data() + leaf.at;
+  Cells* to = sums_.data() + ++depth_ * single * brick_.combinations;
+  const Extent extent = add_table(dense_, table, scope, brick_.all_rows(), brick_.padded / 8, to);
+  dense_ = to;
+  const Bounds before = dense_bounds_[depth_ - 1], after = {scale_.least(extent.least), scale_.most(extent.most)};
+  bounds_ += {after.least - before.least, after.most - before.most};
+  dense_bounds_[depth_] = after;
+  counters_.work += brick_.combinations * single / 32;
+}
+
+/// Take back the table that joined last.
+void Walk::take_back() {
+  const Leaf& leaf = leaves_[applied_.back()];
+  applied_.pop_back();
+  if (scopes_[leaf.scope].wide) {
+    dense_ = sums_.data() + --depth_ * brick_.rows * brick_.padded * brick_.combinations;
+  } else {
+    add_small(leaf, -1);
+  }
 }
 
 Margin Walk::WalkShape::exact_of(int combination, std::int64_t row, int cell) const {
@@ -366,25 +446,34 @@ Margin Walk::WalkShape::exact_of(int combination, std::int64_t row, int cell) co
   }
   Margin margin;
   for (const TreeId tree : walk->base_) margin += walk->reader_.at(tree, groups.data());
-  for (int t = 1; t <= walk->n_mixed_; ++t) margin += walk->reader_.at(walk->stages_[t].tree, groups.data());
+  for (const std::int32_t leaf : walk->applied_) margin += walk->reader_.at(walk->leaves_[leaf].tree, groups.data());
   return margin;
 }
 
-/// Sort the offsets, merge equal ones, account for those that settle every cell.
-void Walk::tidy_offsets() {
-  const auto order = [&](const Offset& a, const Offset& b) { return compare(a.margin, b.margin, 2 * limits_.fuzz) < 0; };
-  if (offsets_.size() > 1) std::sort(offsets_.begin(), offsets_.end(), order);
-  const Stage& stage = stages_[n_mixed_];
+/// Sort the offsets, and merge equal ones.
+void Walk::merge_offsets() {
+  if (offsets_.size() < 2) return;
+  std::sort(offsets_.begin(), offsets_.end(),
+            [&](const Offset& a, const Offset& b) { return compare(a.margin, b.margin, 2 * limits_.fuzz) < 0; });
   std::size_t kept = 0;
   for (std::size_t i = 0; i < offsets_.size();) {
     const Margin margin = offsets_[i].margin;
     Sum weight;
     for (; i < offsets_.size() && offsets_[i].margin == margin; ++i) weight.add(offsets_[i].weight);
-    const Kind kind = limits_.one_kind(stage.least + margin.value, stage.most + margin.value);
+    offsets_[kept++] = {margin, weight.value()};
+  }
+  offsets_.resize(kept);
+}
+
+/// Account for the offsets that settle every cell, given bounds of the shape's sums.
+void Walk::drop_settled(std::int64_t least, std::int64_t most) {
+  std::size_t kept = 0;
+  for (const Offset& offset : offsets_) {
+    const Kind kind = limits_.one_kind(least + offset.margin.value, most + offset.margin.value);
     if (kind == Kind::unknown) {
-      offsets_[kept++] = {margin, weight.value()};
+      offsets_[kept++] = offset;
     } else {
-      masses_->add(kind, weight.value());
+      masses_->add(kind, offset.weight);
     }
   }
   offsets_.resize(kept);
@@ -396,36 +485,73 @@ void Walk::add_fractions(const Fractions& found, double weight) {
   masses_->add(Kind::low, weight * found.low);
 }
 
-/// Measure the shape for all of its offsets: by ranks if they are many enough, else one bitmap each.
+/// Measure the shape for all of its offsets: one bitmap each, and limit by limit.
 void Walk::measure_shape() {
+  merge_offsets();
+  drop_settled(bounds_.least, bounds_.most);
   if (offsets_.empty()) return;
-  tidy_offsets();
-  const int n = static_cast<int>(offsets_.size());
-  counters_.tiles += n;
   ++counters_.shapes;
-  counters_.work += n * brick_.all_rows();
+  measure_offsets();
+  offsets_.clear();
+}
+
+void Walk::measure_offsets() {
   if (!small_) return measure_large();
-  shape_.sums = stages_[n_mixed_].sums;
   shape_.extremes = kept_ > 0;
   shape_.copies = kept_ > 0 ? kept_ : brick_.combinations;
   shape_.combinations = brick_.combinations;
-  for (int at = 0; at < n && !halted_.load(std::memory_order_relaxed);) {
-    if (ranks_.pays_for(n - at) && kept_ < 4) {
-      const int size = std::min(Ranks::most_offsets, n - at);
-      add_fractions(ranks_.measure(shape_, scale_, {offsets_.data() + at, static_cast<std::size_t>(size)}), 1.0);
-      at += size;
-      continue;
-    }
+  shape_.sums = nullptr;
+  if (offsets_.size() == 1) {
+    with_bitmaps([&](auto& bitmaps) { measure_one(bitmaps, offsets_[0]); });
+    return;
+  }
+  write_shape();
+  drop_settled(scale_.least(extent_.least), scale_.most(extent_.most));
+  const int n = static_cast<int>(offsets_.size());
+  counters_.tiles += n;
+  counters_.work += n * brick_.all_rows();
+  for (int at = 0; at < n && !halted_.load(std::memory_order_relaxed); ++at)
     with_bitmaps([&](auto& bitmaps) {
       bitmaps.write(shape_, scale_, offsets_[at].margin);
       add_fractions(bitmaps.measure(0, shape_.copies, shape_.extremes), offsets_[at].weight);
     });
-    ++at;
+}
+
+/// The shape's sums, for several offsets.
+void Walk::write_shape() {
+  const std::int64_t tile_cells = std::int64_t{n_x_} * n_y_ * brick_.padded;
+  Cells* to = shape_sums_.of(static_cast<std::size_t>(tile_cells * n_outer_ * shape_.copies));
+  shape_.sums = to;
+  bool first = true;
+  for (int copy = 0; copy < shape_.copies; ++copy)
+    for (std::int64_t o = 0; o < n_outer_; ++o, to += tile_cells) {
+      const Extent part = write_sums(tile(copy, o), brick_.padded / 8, to);
+      extent_ = first ? part : Extent{std::min(extent_.least, part.least), std::max(extent_.most, part.most)};
+      first = false;
+    }
+}
+
+/// One offset: its signs are written without the sums.
+template <class W>
+void Walk::measure_one(Bitmaps<W>& bitmaps, const Offset& offset) {
+  ++counters_.tiles;
+  counters_.work += brick_.all_rows();
+  bool clear = true;
+  for (int copy = 0; copy < shape_.copies; ++copy)
+    for (std::int64_t o = 0; o < n_outer_; ++o)
+      clear &=
+          bitmaps.write(tile(copy, o), (copy * n_outer_ + o) * n_x_ * n_y_, scale_, offset.margin, bitmaps.targets(0));
+  if (!clear) {
+    write_shape();
+    bitmaps.write(shape_, scale_, offset.margin);
   }
+  add_fractions(bitmaps.measure(0, shape_.copies, shape_.extremes), offset.weight);
 }
 
 void Walk::measure_large() {
   const auto n = static_cast<std::int64_t>(offsets_.size());
+  counters_.tiles += n;
+  counters_.work += n * brick_.all_rows();
   const std::int64_t count = std::clamp<std::int64_t>(bitmap_words / brick_.all_rows(), 1, most_bitmaps);
   with_bitmaps([&](auto& bitmaps) {
     for (std::int64_t at = 0; at < n; at += count) {

@@ -36,7 +36,7 @@ class BoxOptions:
     """Epsilon > 0: measure a box once at most this many of its trees mix moving and fixed attributes."""
     cell_limit: int = 1024
     """Epsilon > 0: or once those trees span at most this many cells of the fixed attributes."""
-    dense_cells: int = 1 << 14
+    dense_cells: int = 1 << 18
     """Epsilon > 0: keep one table over all moving attributes while it has at most this many cells."""
     table_cells: int = 1 << 16
     """Epsilon > 0: otherwise tables of about this many cells; moving attributes beyond that are taken cell by cell."""

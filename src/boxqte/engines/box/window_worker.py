@@ -24,7 +24,7 @@ class WindowWorker:
         mixed_limit: int,
         cell_limit: int,
         memory: int,
-        dense_cells: int = 1 << 14,
+        dense_cells: int = 1 << 18,
         table_cells: int = 1 << 16,
         sum_bits: int = 29,
     ):
