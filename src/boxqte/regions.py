@@ -75,7 +75,7 @@ class RegionStore:
     lightest are counted in `elsewhere` and forgotten. No mass is lost.
 
     With epsilon > 0 what is unfair in a box is the rest that other masses leave. A rest that rounding alone can leave is
-    no region: it is added up in `doubtful`.
+    no region: it is added up in `doubtful`. No rest proves nothing there, it may be lost in rounding: `unsure` says so.
     """
 
     def __init__(self, limit: int = STORE_BYTES):
@@ -83,6 +83,7 @@ class RegionStore:
         self.problem: Problem | ClassProblem | None = None
         self.elsewhere = 0.0
         self.doubtful = 0.0
+        self.unsure = False
         self.some_confident = False
         """Whether a box has anything else than inputs of low confidence, as far as sums in floats tell."""
         self.rounding = Fraction(0)
@@ -101,6 +102,7 @@ class RegionStore:
         self.rounding = rounding_bound(problem)
         if problem.grid.has_tolerance and problem.grid.ensemble.is_binary:
             self._least_density = 2 * float(self.rounding)
+            self.unsure = True
         self._words = roots.shape[1:]
 
     def finish(self, decided: Decided, status: Status) -> None:

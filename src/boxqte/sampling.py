@@ -116,7 +116,7 @@ def sample(
 
 def _one_by_one(origin: Origin, store: RegionStore) -> bool:
     """Counterexamples so few that their mass is lost in rounding: look at every cell, where there are not too many."""
-    if not store.complete or not store.doubtful:
+    if not store.complete or not store.unsure:
         return False
     cells = _once(origin, "cells", lambda: counterexample_cells(origin.grid))
     return cells is not None and len(cells) > 0
@@ -126,7 +126,7 @@ def _why_none(origin: Origin, store: RegionStore) -> str:
     """Why there is nothing to draw from: none was found yet, there is none, or none that could be told from rounding."""
     if not store.complete:
         return " so far; give quantify more time"
-    if not store.doubtful or origin.answers.get("cells") is not None:
+    if not store.unsure or origin.answers.get("cells") is not None:
         return "; the model has none"
     most = up(Fraction(store.doubtful) + store.rounding)
     return f"; if the model has any, their mass is at most {most:.3g}, too little to be told from rounding"
