@@ -23,11 +23,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NoReturn
 
+from benchmarks.paper.configurations import TABLE_2, TABLE_3, Configuration, selected
+from benchmarks.paper.datasets import data_folder, load_dataset
+from benchmarks.paper.models import ModelSize, train
+from benchmarks.paper.tables import Table, geometric_mean, seconds_text
+
 from boxqte import BoxQTEError
-from boxqte.bench.configurations import TABLE_2, TABLE_3, Configuration, selected
-from boxqte.bench.datasets import data_folder, load_dataset
-from boxqte.bench.models import ModelSize, train
-from boxqte.bench.tables import Table, geometric_mean, seconds_text
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "benchmarks" / "out" / "against"

@@ -13,7 +13,7 @@ from typing import Any
 
 from boxqte import BoxQTEError, Fairness, Robustness, Space, quantify
 from boxqte.examples import loan_ensemble, loan_space
-from boxqte.importers import load_model
+from boxqte.models.importers import load_model
 
 _models: dict[str, Any] = {}
 

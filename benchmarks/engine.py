@@ -16,16 +16,16 @@ import argparse
 import statistics
 import sys
 
+from benchmarks.paper.configurations import TABLE_2, TABLE_3, Configuration, selected
+from benchmarks.paper.experiment import insert_tables
+from benchmarks.paper.models import ModelSize
+from benchmarks.paper.records import Records, Row
+from benchmarks.paper.runs import Job
+from benchmarks.paper.session import finished, run_jobs
+from benchmarks.paper.tables import Table, bytes_text, gap_text, geometric_mean, seconds_text
 from benchmarks.prototypes import prototype_gap, prototype_seconds, reference_measure
 
 from boxqte import BoxQTEError, Status
-from boxqte.bench.configurations import TABLE_2, TABLE_3, Configuration, selected
-from boxqte.bench.experiment import insert_tables
-from boxqte.bench.models import ModelSize
-from boxqte.bench.records import Records, Row
-from boxqte.bench.runs import Job
-from boxqte.bench.session import finished, run_jobs
-from boxqte.bench.tables import Table, bytes_text, gap_text, geometric_mean, seconds_text
 
 WANTED_SPEEDUP = 1.6
 # 100x4, epsilon 0: the certain gap that 60 s on 2 idle cores should reach, with bounds inside open boxes

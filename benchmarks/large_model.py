@@ -23,8 +23,8 @@ import pandas as pd
 from boxqte import Fairness, Space
 from boxqte.engines.point import PointDecider
 from boxqte.engines.sample.draws import Draws, WholeSpace
-from boxqte.grid import build_grid
-from boxqte.importers import load_model
+from boxqte.models.importers import load_model
+from boxqte.questions.building import build_grid
 
 ROOT = Path(__file__).resolve().parent.parent
 SENSITIVE = {"adult": "sex", "bank": "age", "compas": "race", "credit": "sex", "lsac": "race"}

@@ -25,15 +25,15 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from benchmarks.paper.configurations import TABLE_2, TABLE_3, Configuration, selected
+from benchmarks.paper.datasets import load_dataset
+from benchmarks.paper.experiment import insert_tables
+from benchmarks.paper.models import ModelSize, train
+from benchmarks.paper.records import Records, Row
+from benchmarks.paper.tables import Table, seconds_text
 from benchmarks.window_search import UNDECIDED, UNFAIR, WindowSearch
 
 from boxqte import BoxQTEError, Space, load_model
-from boxqte.bench.configurations import TABLE_2, TABLE_3, Configuration, selected
-from boxqte.bench.datasets import load_dataset
-from boxqte.bench.experiment import insert_tables
-from boxqte.bench.models import ModelSize, train
-from boxqte.bench.records import Records, Row
-from boxqte.bench.tables import Table, seconds_text
 
 BLOCK = 50_000
 STANDARD_ERRORS = 4.0

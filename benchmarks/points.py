@@ -30,8 +30,8 @@ def measure(task: dict[str, Any]) -> dict[str, Any]:
 
     from boxqte import Fairness, Space
     from boxqte.engines import point
-    from boxqte.grid import build_grid
-    from boxqte.importers import load_model
+    from boxqte.models.importers import load_model
+    from boxqte.questions.building import build_grid
 
     names = {point.FAIR: "f", point.UNFAIR: "u", point.LOW: "l", point.UNKNOWN: "?"}
     grid = build_grid(

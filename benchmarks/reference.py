@@ -17,7 +17,7 @@ import xgboost
 
 from boxqte import BoxQTEError, Fairness, Robustness, Space, quantify
 from boxqte.engines import DEFAULT_ENGINE
-from boxqte.printing import between, measure_text
+from boxqte.report.text import between, measure_text
 
 ROOT = Path(__file__).resolve().parent.parent
 PROBLEMS = {

@@ -27,13 +27,13 @@ from typing import Any
 
 import numpy as np
 from benchmarks.monte_carlo import probabilities, random_inputs
+from benchmarks.paper.datasets import load_dataset
+from benchmarks.paper.models import ModelSize, train
 
 from boxqte import BoxQTEError, Fairness, Robustness, Space
-from boxqte.auditing import ROBUSTNESS_RATE
-from boxqte.bench.datasets import load_dataset
-from boxqte.bench.models import ModelSize, train
-from boxqte.properties import Property
-from boxqte.space import Attribute
+from boxqte.auditing.audit import ROBUSTNESS_RATE
+from boxqte.questions.properties import Property
+from boxqte.space.attributes import Attribute
 
 STANDARD_ERRORS = 4.0
 BLOCK = 20_000

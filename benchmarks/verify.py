@@ -33,12 +33,12 @@ import veritas
 import xgboost
 
 from boxqte import Fairness, Space
-from boxqte.cellvalues import GridValues
+from boxqte.answers.values import GridValues
+from boxqte.answers.verify import _Search, every_cell
 from boxqte.engines.point import PointDecider
-from boxqte.grid import build_grid
-from boxqte.importers import load_model
-from boxqte.origin import one_class_grid
-from boxqte.verification import _Search, every_cell
+from boxqte.models.importers import load_model
+from boxqte.questions.building import build_grid
+from boxqte.questions.variations import one_class_grid
 
 ROOT = Path(__file__).resolve().parent.parent
 PROBLEMS = {"adult": "sex", "compas": "sex", "credit": "sex", "lsac": "sex"}

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from boxqte import Attribute, Space
-from boxqte.properties import Property
+from boxqte.questions.properties import Property
 
 FAIR, UNFAIR, UNDECIDED = 0, 1, 2
 NODE_LIMIT = 2_000_000

@@ -16,9 +16,9 @@ from typing import Any
 
 import boxqte
 import boxqte.testing
-from boxqte.cli import make_parser
+from boxqte.cli.main import make_parser
 from boxqte.engines import ENGINES, engine_class
-from boxqte.options import engine_options
+from boxqte.engines.options import engine_options
 
 PAGE = Path(__file__).parent / "reference.md"
 INTRODUCTION = """# Reference
@@ -94,11 +94,13 @@ def object_text(name: str, thing: Any) -> str:
     lines = [f"### {name}\n"]
     if inspect.isclass(thing) and issubclass(thing, Exception):
         return "\n".join([*lines, f"{paragraph(thing.__doc__ or '')}\n"])
-    if not inspect.isclass(thing) or "__init__" in vars(thing):
+    if not inspect.isclass(thing) or any("__init__" in vars(cls) for cls in thing.__mro__[:-1]):
         lines += [f"    {signature(name, thing)}\n"]
     lines.append(docstring(thing))
     if inspect.isclass(thing):
-        for method, member in vars(thing).items():
+        own = [cls for cls in thing.__mro__ if cls.__module__.startswith("boxqte")]  # also what it inherits from ours
+        members = {name: member for cls in reversed(own) for name, member in vars(cls).items()}
+        for method, member in members.items():
             function = member.__func__ if isinstance(member, classmethod) else member
             if not method.startswith("_") and inspect.isfunction(function) and inspect.getdoc(function):
                 lines.append(f"#### {name.rpartition('.')[2]}.{method}\n")

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from boxqte import Attribute, Fairness, Robustness, Space
-from boxqte.properties import Property
+from boxqte.questions.properties import Property
 
 NEAR = 1e-9
 

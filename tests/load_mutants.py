@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from boxqte.importers import ImportedModel, load_model
+from boxqte.models.importers import ImportedModel, load_model
 from tests.conformance.mutations import SECONDS, refused_or_sound
 from tests.conformance.suite import beyond_rounding, boundary_rows
 

@@ -22,9 +22,10 @@ from itertools import product
 from math import inf
 from typing import Any
 
-from boxqte.ensemble import TreeEnsemble
-from boxqte.properties import Property
-from boxqte.space import Attribute, Space
+from boxqte.models.ensemble import TreeEnsemble
+from boxqte.questions.properties import Property
+from boxqte.space.attributes import Attribute
+from boxqte.space.space import Space
 
 LEAF, LESS_F32, AT_MOST_F32, AT_MOST_F64, IN_SET = range(5)
 DEFAULT, AS_ZERO, WITH_ZERO, ZERO_EXACT = range(4)

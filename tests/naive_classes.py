@@ -13,9 +13,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from boxqte.ensemble import TreeEnsemble
-from boxqte.properties import Property
-from boxqte.space import Attribute, Space
+from boxqte.models.ensemble import TreeEnsemble
+from boxqte.questions.properties import Property
+from boxqte.space.attributes import Attribute
+from boxqte.space.space import Space
 from tests.naive import ZERO, Model, NaiveAnswer, NaiveRow, Oracle, Piece, Point
 from tests.strategies import Problem, random_problem
 
@@ -138,7 +139,7 @@ def random_class_problem(seed: int, **limits: object) -> Problem:
 
 def with_kappa(prop: Property, kappa: Fraction) -> Property:
     """The same property with another kappa and the library's ties; its classes take no `replace`."""
-    from boxqte.properties import Fairness, Robustness
+    from boxqte.questions.properties import Fairness, Robustness
 
     epsilon = prop.epsilon if isinstance(prop.epsilon, Fraction) else dict(prop.epsilon)
     return Fairness(prop.sensitive, epsilon, kappa) if prop.sensitive else Robustness(epsilon, kappa)

@@ -20,7 +20,7 @@ import pytest
 import boxqte
 from boxqte import Quantification, Space, SpaceError, quantify
 from boxqte.errors import EngineError, PropertyError
-from boxqte.space import Attribute
+from boxqte.space.attributes import Attribute
 from tests.naive import (
     MISSING,
     ZERO,

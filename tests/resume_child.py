@@ -1,4 +1,4 @@
-"""The run that tests/test_resume.py kills: one question of a few seconds, its state kept in the file that is named.
+"""The run that tests/answers/test_resume.py kills: one question of a few seconds, its state kept in the file that is named.
 
 python tests/resume_child.py CHECKPOINT WORKERS [CERTIFICATE]
 """
@@ -10,8 +10,8 @@ import random
 import sys
 
 from boxqte import Attribute, Fairness, Space, quantify
-from boxqte.ensemble import EnsembleBuilder, Test, TreeEnsemble
 from boxqte.examples import loan_ensemble, loan_space
+from boxqte.models.ensemble import EnsembleBuilder, Test, TreeEnsemble
 
 N_ATTRIBUTES, N_VALUES, N_TREES = 9, 24, 26
 

@@ -19,9 +19,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from hypothesis import strategies as st
 
-from boxqte.ensemble import EnsembleBuilder, Missing, Test, TreeEnsemble
-from boxqte.properties import Fairness, Property, Robustness
-from boxqte.space import Attribute, Histogram, Space
+from boxqte.models.ensemble import EnsembleBuilder, Missing, Test, TreeEnsemble
+from boxqte.questions.properties import Fairness, Property, Robustness
+from boxqte.space.attributes import Attribute, Histogram
+from boxqte.space.space import Space
 from tests.naive import Model, Point, finite_pieces, float32, naive_margin, real_pieces
 
 T = TypeVar("T")

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from benchmarks.paper import published, recoding
+from benchmarks.paper.configurations import TABLE_2, TABLE_3, TABLE_4, selected
+from benchmarks.paper.datasets import DATASETS, DataError, data_folder, from_openml, load_dataset
+from benchmarks.paper.models import LIBRARIES, ModelSize, train
+from benchmarks.paper.recoding import ADULT, BANK, Coded, Flag, Scaled, Source, digest, recoded, space_of
 
 from boxqte import Space, load_model
-from boxqte.bench import published, recoding
-from boxqte.bench.configurations import TABLE_2, TABLE_3, TABLE_4, selected
-from boxqte.bench.datasets import DATASETS, DataError, data_folder, from_openml, load_dataset
-from boxqte.bench.models import LIBRARIES, ModelSize, train
-from boxqte.bench.recoding import ADULT, BANK, Coded, Flag, Scaled, Source, digest, recoded, space_of
 from boxqte.errors import ModelError, PropertyError, SpaceError
 
 # The first rows of the public tables as OpenML has them, and some that meet the rules' corners.
@@ -151,7 +151,7 @@ def test_a_table_that_is_not_the_published_one_is_refused() -> None:
 def test_openml_gives_inputs_labels_and_space(monkeypatch: pytest.MonkeyPatch) -> None:
     known = dataclasses.replace(BANK, digest=digest(recoded(bank_raw(), BANK)))
     monkeypatch.setattr(recoding, "SOURCES", {"bank": known})
-    monkeypatch.setattr("boxqte.bench.datasets.SOURCES", {"bank": known})
+    monkeypatch.setattr("benchmarks.paper.datasets.SOURCES", {"bank": known})
     data = from_openml("bank", fetch=lambda _: bank_raw())
     assert data.labels.tolist() == [0, 0, 0, 1]
     assert list(data.inputs) == list(data.space.names)

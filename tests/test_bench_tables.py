@@ -18,22 +18,22 @@ import pandas as pd
 import pytest
 import xgboost
 from benchmarks import engine as engine_bench
+from benchmarks.paper import rq1, rq2, rq3, scaling
+from benchmarks.paper.__main__ import main
+from benchmarks.paper.boxcount import count_boxes
+from benchmarks.paper.configurations import TABLE_2, TABLE_3, TABLE_4, Configuration, selected
+from benchmarks.paper.datasets import DataSet
+from benchmarks.paper.experiment import Settings, insert_tables, long_csv, ratio_note, run_cell
+from benchmarks.paper.models import ModelSize
+from benchmarks.paper.records import RecordError, Records, Row
+from benchmarks.paper.runs import TRACE_POINTS, Job, measure, peak_bytes, run_fresh, thinned
+from benchmarks.paper.session import run_jobs
+from benchmarks.paper.tables import PAPER, Table, geometric_mean
+from benchmarks.paper.testing import check_pairs
 from benchmarks.prototypes import prototype_gap, prototype_seconds, reference_measure
 
 from boxqte import Attribute, Fairness, Space
-from boxqte.bench import rq1, rq2, rq3, scaling
-from boxqte.bench.boxcount import count_boxes
-from boxqte.bench.configurations import TABLE_2, TABLE_3, TABLE_4, Configuration, selected
-from boxqte.bench.datasets import DataSet
-from boxqte.bench.experiment import Settings, insert_tables, long_csv, ratio_note, run_cell
-from boxqte.bench.models import ModelSize
-from boxqte.bench.records import RecordError, Records, Row
-from boxqte.bench.runs import TRACE_POINTS, Job, measure, peak_bytes, run_fresh, thinned
-from boxqte.bench.session import run_jobs
-from boxqte.bench.tables import PAPER, Table, geometric_mean
-from boxqte.bench.testing import check_pairs
-from boxqte.cli import main
-from boxqte.grid import build_grid
+from boxqte.questions.building import build_grid
 from tests.strategies import random_problem
 
 COMPAS = Configuration("compas", "race", "0")
@@ -175,7 +175,7 @@ def test_a_process_that_dies_is_a_row(monkeypatch: pytest.MonkeyPatch, tmp_path:
     dying = tmp_path / "dying"
     dying.write_text(f"#!{sys.executable}\nimport os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
     dying.chmod(0o755)
-    monkeypatch.setattr("boxqte.bench.runs.sys.executable", str(dying))
+    monkeypatch.setattr("benchmarks.paper.runs.sys.executable", str(dying))
     row = run_fresh(Job(COMPAS, time_limit=5))
     assert row["status"] == "crashed"
     assert "signal 9" in row["error"]
@@ -185,8 +185,8 @@ def test_a_process_that_ignores_its_limit_is_ended(monkeypatch: pytest.MonkeyPat
     slow = tmp_path / "slow"
     slow.write_text(f"#!{sys.executable}\nimport time\ntime.sleep(60)\n")
     slow.chmod(0o755)
-    monkeypatch.setattr("boxqte.bench.runs.sys.executable", str(slow))
-    monkeypatch.setattr("boxqte.bench.runs.GRACE_SECONDS", 0.3)
+    monkeypatch.setattr("benchmarks.paper.runs.sys.executable", str(slow))
+    monkeypatch.setattr("benchmarks.paper.runs.GRACE_SECONDS", 0.3)
     row = run_fresh(Job(COMPAS, time_limit=0.2))
     assert row["status"] == "killed"
 
@@ -409,7 +409,7 @@ def test_a_tester_has_a_row_without_its_inputs(folder: Path) -> None:
 
 def run_bench(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
     try:
-        code = main(["bench", *arguments])
+        code = main(arguments)
     except SystemExit as end:
         code = int(end.code or 0)
     out = capsys.readouterr()

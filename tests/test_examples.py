@@ -16,7 +16,7 @@ import pytest
 
 from boxqte import Fairness, Quantification, Robustness, quantify
 from boxqte.examples import loan_ensemble, loan_space
-from boxqte.properties import Property
+from boxqte.questions.properties import Property
 
 NEAR = {"income": 5, "age": 5}
 

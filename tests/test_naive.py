@@ -11,10 +11,11 @@ from math import inf
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from boxqte.ensemble import EnsembleBuilder, Missing, Test, TreeEnsemble
 from boxqte.examples import loan_ensemble, loan_space
-from boxqte.properties import Fairness, Property, Robustness
-from boxqte.space import Attribute, Histogram, Space
+from boxqte.models.ensemble import EnsembleBuilder, Missing, Test, TreeEnsemble
+from boxqte.questions.properties import Fairness, Property, Robustness
+from boxqte.space.attributes import Attribute, Histogram
+from boxqte.space.space import Space
 from tests import naive
 from tests.naive import MISSING, Oracle, float32, naive_margin, naive_quantify, naive_row_at, naive_rows
 from tests.strategies import Problem, problems, random_problem

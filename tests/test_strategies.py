@@ -10,7 +10,7 @@ from math import prod
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from boxqte.ensemble import Missing, Test
+from boxqte.models.ensemble import Missing, Test
 from tests.naive import Oracle, naive_quantify
 from tests.strategies import Limits, Problem, problems, random_problem
 

@@ -14,8 +14,15 @@ from typing import TYPE_CHECKING, Any
 from boxqte._version import __version__
 
 if TYPE_CHECKING:
-    from boxqte.auditing import Audit, audit
-    from boxqte.ensemble import EnsembleBuilder, TreeEnsemble
+    from boxqte.answers.empirical import empirical
+    from boxqte.answers.rows import Rows, check
+    from boxqte.answers.samples import Sample
+    from boxqte.answers.verify import Verification, verify
+    from boxqte.api.audit import Audit, audit
+    from boxqte.api.gate import Policy
+    from boxqte.api.quantify import Quantification, quantify
+    from boxqte.auditing.policy import Requirement
+    from boxqte.engines.protocol import Status
     from boxqte.errors import (
         BoxQTEError,
         CertificateError,
@@ -25,52 +32,48 @@ if TYPE_CHECKING:
         PropertyError,
         SpaceError,
     )
-    from boxqte.importers import load_model
-    from boxqte.policy import Policy, Requirement
-    from boxqte.populations import empirical, population
-    from boxqte.properties import Fairness, Robustness
-    from boxqte.quantification import quantify
+    from boxqte.models.ensemble import EnsembleBuilder, TreeEnsemble
+    from boxqte.models.importers import load_model
+    from boxqte.questions.properties import Fairness, Robustness
     from boxqte.report.plots import compare
-    from boxqte.result import Quantification, Status
-    from boxqte.rows import Rows, check
-    from boxqte.sampling import Sample
-    from boxqte.space import Attribute, Histogram, Space
+    from boxqte.space.attributes import Attribute, Histogram
+    from boxqte.space.populations import population
+    from boxqte.space.space import Space
     from boxqte.testers import find_idis
-    from boxqte.verification import Verification, verify
 
 # name -> module; resolved on first use, so that `import boxqte` and `boxqte --help` stay quick
 _WHERE = {
-    "Attribute": "space",
-    "Audit": "auditing",
+    "Attribute": "space.attributes",
+    "Audit": "api.audit",
     "BoxQTEError": "errors",
     "CertificateError": "errors",
     "CheckpointError": "errors",
     "EngineError": "errors",
-    "EnsembleBuilder": "ensemble",
-    "Fairness": "properties",
-    "Histogram": "space",
+    "EnsembleBuilder": "models.ensemble",
+    "Fairness": "questions.properties",
+    "Histogram": "space.attributes",
     "ModelError": "errors",
-    "Policy": "policy",
+    "Policy": "api.gate",
     "PropertyError": "errors",
-    "Quantification": "result",
-    "Requirement": "policy",
-    "Robustness": "properties",
-    "Rows": "rows",
-    "Sample": "sampling",
-    "Space": "space",
+    "Quantification": "api.quantify",
+    "Requirement": "auditing.policy",
+    "Robustness": "questions.properties",
+    "Rows": "answers.rows",
+    "Sample": "answers.samples",
+    "Space": "space.space",
     "SpaceError": "errors",
-    "Status": "result",
-    "TreeEnsemble": "ensemble",
-    "Verification": "verification",
-    "audit": "auditing",
-    "check": "rows",
+    "Status": "engines.protocol",
+    "TreeEnsemble": "models.ensemble",
+    "Verification": "answers.verify",
+    "audit": "api.audit",
+    "check": "answers.rows",
     "compare": "report.plots",
     "find_idis": "testers",
-    "empirical": "populations",
-    "load_model": "importers",
-    "population": "populations",
-    "quantify": "quantification",
-    "verify": "verification",
+    "empirical": "answers.empirical",
+    "load_model": "models.importers",
+    "population": "space.populations",
+    "quantify": "api.quantify",
+    "verify": "answers.verify",
 }
 
 __all__ = [

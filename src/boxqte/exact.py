@@ -1,4 +1,4 @@
-"""Numbers as users mean them: a typed 0.1 is one tenth, and stays so; nothing here rounds."""
+"""Numbers as users mean them: a typed 0.1 is one tenth, and stays so; and outward rounding."""
 
 from __future__ import annotations
 
@@ -131,3 +131,14 @@ def floor_scaled_logit(
         if low == high:
             return low
         digits *= 2
+
+
+def down(value: Fraction) -> float:
+    """The largest float that is not above the value."""
+    nearest = float(value)
+    return nearest if Fraction(nearest) <= value else math.nextafter(nearest, -math.inf)
+
+
+def up(value: Fraction) -> float:
+    """The smallest float that is not below the value."""
+    return -down(-value) + 0.0  # 0, never -0

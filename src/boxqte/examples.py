@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from boxqte.ensemble import EnsembleBuilder, Test, TreeEnsemble
-from boxqte.space import Attribute, Space
+from boxqte.models.ensemble import EnsembleBuilder, Test, TreeEnsemble
+from boxqte.space.attributes import Attribute
+from boxqte.space.space import Space
 
 _INCOME, _RACE, _AGE = range(3)
 _LEAF, _LESS = Test.LEAF, Test.LESS_F32

@@ -10,10 +10,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from boxqte.answers.verdict import Verdict
+from boxqte.api.gate import GateReport, Policy
+from boxqte.api.quantify import Quantification, quantify
+from boxqte.auditing.policy import Requirement, judge
 from boxqte.exact import Number
-from boxqte.policy import GateReport, Policy, Requirement, Verdict, judge
-from boxqte.properties import Fairness, Property, Robustness
-from boxqte.result import Quantification
+from boxqte.questions.properties import Fairness, Property, Robustness
+from boxqte.report.text import check_text
 
 
 def assert_fair(
@@ -98,11 +101,9 @@ def assert_policy(policy: Policy | str | Path, model: object = None, space: Any 
 
 def _assert(model: object, space: Any, prop: Property, at_least: Number, limits: Mapping[str, Any]) -> Quantification:
     __tracebackhide__ = True
-    from boxqte.quantification import quantify
-
     requirement = Requirement(prop, at_least)
-    result = quantify(model, space, prop, threshold=requirement.at_least, **limits)
+    result = quantify(model, space, prop, require=requirement.at_least, **limits)
     check = judge(requirement, result)
     if check.verdict is not Verdict.HOLDS:
-        raise AssertionError(f"{prop} {check.text()}")
+        raise AssertionError(f"{prop} {check_text(check)}")
     return result

@@ -7,6 +7,7 @@ namespace boxqte {
 Margin Shape::exact(int copy, std::int64_t row, int cell) const {
   if (!extremes) return exact_of(copy, row, cell);
   std::vector<Margin> sums;
+  sums.reserve(static_cast<std::size_t>(combinations));
   for (int s = 0; s < combinations; ++s) sums.push_back(exact_of(s, row, cell));
   std::sort(sums.begin(), sums.end(), [&](const Margin& a, const Margin& b) { return compare(a, b, 2 * fuzz) < 0; });
   return copy == 0 ? sums[0] : copy == 1 ? sums.back() : copy == 2 ? sums[1] : sums[sums.size() - 2];

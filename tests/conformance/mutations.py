@@ -20,9 +20,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from boxqte.ensemble import check_ensemble
 from boxqte.errors import ModelError
-from boxqte.importers import ImportedModel
+from boxqte.models.ensemble import check_ensemble
+from boxqte.models.importers import ImportedModel
 
 SECONDS = 5.0
 WRONG_TYPES: tuple[Any, ...] = (None, True, "", "text", "nan", "-1", "1e400", [], [[]], [None], {}, {"a": 1}, 0.5, -1)

@@ -28,7 +28,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from boxqte.ensemble import ZERO_BAND, Test, TreeEnsemble
+from boxqte.models.ensemble import ZERO_BAND, Test, TreeEnsemble
 
 FloatArray = npt.NDArray[np.float64]
 INFINITE_F32 = 2.0**128 - 2.0**103  # halfway from the largest float32 to the next: the cast makes infinity of it

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from boxqte.engines import Limits, Outcome, Watch
+from boxqte.engines.protocol import ALONE, Capability, Companions, Decided, Limits, Outcome, Status, Watch
 from boxqte.errors import EngineError
-from boxqte.grid import Axis, Cut, Grid
-from boxqte.manyclasses import ClassGrid, output_values
-from boxqte.result import Decided, Status
+from boxqte.questions.axes import Axis
+from boxqte.questions.class_grid import ClassGrid, output_values
+from boxqte.questions.grid import AnyGrid, Cut, Grid, binary
 
+G = TypeVar("G", bound=AnyGrid)
 BoolArray = npt.NDArray[np.bool_]
 
 MAX_AXES = 32  # numpy's own limit on the axes of an array, before numpy 2
@@ -34,12 +36,12 @@ class Exhaustive:
 
     name = "exhaustive"
     Options = ExhaustiveOptions
-    many_classes = True
+    capabilities = frozenset({Capability.MANY_CLASSES})
 
     def __init__(self, options: ExhaustiveOptions | None = None):
         self.options = options or ExhaustiveOptions()
 
-    def run(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
+    def run(self, grid: AnyGrid, limits: Limits, watch: Watch, companions: Companions = ALONE) -> Outcome:
         cells = max(grid.n_cells(), grid.n_refined())
         if cells > self.options.max_cells:
             raise EngineError(
@@ -56,9 +58,10 @@ class Exhaustive:
                 confident, counterexample = class_verdicts(grid, watch)
                 near_tie = None  # not computed for many classes
             else:
-                margins = dense_margins(grid, watch)
-                confident, counterexample = verdicts(grid, margins)
-                near_tie = _ambiguous(grid, margins)
+                small = binary(grid)
+                margins = dense_margins(small, watch)
+                confident, counterexample = verdicts(small, margins)
+                near_tie = _ambiguous(small, margins)
             low, unfair = _mass(grid, ~confident), _mass(grid, counterexample)
             ambiguous = None if near_tie is None else float(_mass(grid, near_tie))
         except KeyboardInterrupt:
@@ -70,7 +73,7 @@ class Exhaustive:
         return Outcome(decided, Status.CONVERGED, ambiguous, {"cells": cells})
 
 
-def without_idle_axes(grid: Grid) -> Grid:
+def without_idle_axes(grid: G) -> G:
     """The same question without the attributes that it cannot depend on: one cell, and not sensitive.
 
     A sensitive attribute stays: whether its one cell has a second point decides whether any x' differs from x.
@@ -82,10 +85,16 @@ def without_idle_axes(grid: Grid) -> Grid:
 
 def dense_margins(grid: Grid, watch: Watch | None = None) -> npt.NDArray[Any]:
     """F on every base cell (one array axis per attribute), in exact integers; TimeoutError when the watch runs out."""
-    largest = abs(grid.base) + sum(map(abs, grid.values))
     limits = (grid.thresholds.conf_pos, grid.thresholds.conf_neg, grid.rounding)
-    fits = largest + max(map(abs, limits)) < 2**62
-    F = np.full([a.n_cells for a in grid.axes], grid.base, dtype=np.int64 if fits else object)
+    return _dense_sums(grid, grid.values, grid.base, max(map(abs, limits)), watch)
+
+
+def _dense_sums(
+    grid: AnyGrid, values: Sequence[int], base: int, largest_limit: int, watch: Watch | None
+) -> npt.NDArray[Any]:
+    """Base and leaf values summed on every base cell; in Python's integers where 64 bits could be too few."""
+    fits = abs(base) + sum(map(abs, values)) + largest_limit < 2**62
+    F: npt.NDArray[Any] = np.full([a.n_cells for a in grid.axes], base, dtype=np.int64 if fits else object)
     masks = [np.array([cut.mask >> i & 1 for i in range(grid.axes[cut.axis].n_cells)], bool) for cut in grid.cuts]
     for root in grid.roots.tolist():
         if watch is not None and watch.seconds_left <= 0:
@@ -95,7 +104,7 @@ def dense_margins(grid: Grid, watch: Watch | None = None) -> npt.NDArray[Any]:
             node, inside = stack.pop()
             cut = int(grid.cut[node])
             if cut < 0:
-                F[np.ix_(*inside)] += grid.values[grid.leaf[node]]
+                F[np.ix_(*inside)] += values[grid.leaf[node]]
                 continue
             axis = grid.cuts[cut].axis
             for child, side in ((grid.yes[node], masks[cut]), (grid.no[node], ~masks[cut])):
@@ -116,10 +125,7 @@ def verdicts(grid: Grid, F: npt.NDArray[Any]) -> tuple[BoolArray, BoolArray]:
 
 def class_verdicts(grid: ClassGrid, watch: Watch | None = None) -> tuple[BoolArray, BoolArray]:
     """The same for three classes or more: the first largest margin, its probability, another class within reach."""
-    outputs = [
-        dense_margins(replace(grid, values=output_values(grid, k), base=grid.bases[k]), watch)
-        for k in range(grid.n_classes)
-    ]
+    outputs = [_dense_sums(grid, output_values(grid, k), grid.bases[k], 0, watch) for k in range(grid.n_classes)]
     F = np.stack([margins.astype(object) for margins in outputs], axis=-1)
     top = F.argmax(axis=-1)
     flat = F.reshape(-1, grid.n_classes)
@@ -132,7 +138,7 @@ def class_verdicts(grid: ClassGrid, watch: Watch | None = None) -> tuple[BoolArr
     return sure, unfair
 
 
-def _reaches(grid: Grid, bits: BoolArray) -> BoolArray:
+def _reaches(grid: AnyGrid, bits: BoolArray) -> BoolArray:
     """For every refined cell: does some admissible x' lie in a base cell whose bit is set?"""
     hits = bits
     for i, axis in enumerate(grid.axes):
@@ -173,7 +179,7 @@ def _ambiguous(grid: Grid, F: npt.NDArray[Any]) -> BoolArray:
     return changes
 
 
-def _mass(grid: Grid, bits: BoolArray) -> Fraction:
+def _mass(grid: AnyGrid, bits: BoolArray) -> Fraction:
     """The exact mass of the refined cells whose bit is set."""
     total: Any = bits
     denominator = 1

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
-if TYPE_CHECKING:
-    from boxqte.policy import Check, GateReport
+from boxqte.auditing.policy import Check, GateReport
+from boxqte.report.text import check_text
 
 
 def junit(report: GateReport) -> str:
@@ -26,11 +25,11 @@ def junit(report: GateReport) -> str:
 def _case(check: Check) -> str:
     head = f'  <testcase classname="boxqte" name={_attribute(check.requirement.name)} time="{check.seconds:.3f}"'
     kind = {"violated": "failure", "undecided": "error"}.get(str(check.verdict))
-    said = _plain(check.text())
+    said = _plain(check_text(check))
     if kind is None:
         return f"{head}>\n   <system-out>{escape(said)}</system-out>\n  </testcase>"
     detail = escape(_plain(str(check.requirement)))
-    return f"{head}>\n   <{kind} message={_attribute(check.text())}>{detail}</{kind}>\n  </testcase>"
+    return f"{head}>\n   <{kind} message={_attribute(check_text(check))}>{detail}</{kind}>\n  </testcase>"
 
 
 def _attribute(text: str) -> str:

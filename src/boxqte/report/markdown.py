@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from boxqte.auditing.policy import GateReport
+from boxqte.basics.numbers import LONG
 from boxqte.exact import plain
-
-if TYPE_CHECKING:
-    from boxqte.policy import GateReport
+from boxqte.report.text import measure_text, statistical_text
 
 MARKS = {"holds": "✅ holds", "violated": "❌ violated", "undecided": "❔ undecided"}
 TITLES = {
@@ -19,9 +17,6 @@ TITLES = {
 
 def markdown(report: GateReport) -> str:
     """A heading, one row a requirement, and what the numbers promise."""
-    from boxqte.numbers import LONG
-    from boxqte.printing import measure_text, statistical_text
-
     lines = [f"### boxqte: {TITLES[str(report.verdict)]}", ""]
     if report.model:
         lines += [

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING
 
-from boxqte.numbers import LONG
-from boxqte.printing import between, measure_text, numbered_remarks, statistical_text
-
-if TYPE_CHECKING:
-    from boxqte.auditing import Audit
-    from boxqte.result import Quantification
+from boxqte.answers.result import Result
+from boxqte.auditing.audit import Audit
+from boxqte.basics.numbers import LONG
+from boxqte.report.text import audit_table, between, measure_text, numbered_remarks, statistical_text
 
 
-def result_html(result: Quantification) -> str:
+def result_html(result: Result) -> str:
     """One result."""
     rows = [
         ("question", str(result.property)),
@@ -35,7 +32,7 @@ def result_html(result: Quantification) -> str:
 
 def audit_html(audit: Audit) -> str:
     """The questions of an audit and their answers."""
-    head, *rows = audit.table()
+    head, *rows = audit_table(audit)
     top = "".join(f'<th scope="col" style="text-align:left">{escape(name)}</th>' for name in head)
     body = "".join(
         "<tr>" + "".join(f'<td style="text-align:left">{escape(cell)}</td>' for cell in row) + "</tr>" for row in rows

@@ -9,10 +9,11 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from boxqte.answers.result import Result, asked_of
 from boxqte.errors import ReportError
-from boxqte.result import Quantification
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
 
 LOWER, UPPER = "#116329", "#a40e26"
@@ -27,7 +28,7 @@ def _axes(ax: Axes | None) -> Axes:
     return plt.subplots(layout="constrained")[1] if ax is None else ax
 
 
-def _stairs(result: Quantification) -> tuple[list[float], list[float], list[float]]:
+def _stairs(result: Result) -> tuple[list[float], list[float], list[float]]:
     """The trace from the trivial bounds to the end of the run."""
     points = [(0.0, 0.0, 1.0), *result.trace]
     bounds = result.bounds
@@ -38,7 +39,7 @@ def _stairs(result: Quantification) -> tuple[list[float], list[float], list[floa
 
 
 def plot_bounds(
-    result: Quantification, *, ax: Axes | None = None, label: str | None = None, color: Any = None, logx: bool = False
+    result: Result, *, ax: Axes | None = None, label: str | None = None, color: Any = None, logx: bool = False
 ) -> Axes:
     """Lower and upper bound over the seconds of the run, with the band between them.
 
@@ -79,9 +80,7 @@ def plot_bounds(
     return ax
 
 
-def compare(
-    results: Sequence[Quantification] | Mapping[str, Quantification], *, ax: Axes | None = None, logx: bool = True
-) -> Axes:
+def compare(results: Sequence[Result] | Mapping[str, Result], *, ax: Axes | None = None, logx: bool = True) -> Axes:
     """The bounds of several runs over time on one pair of axes, as in the paper's figures.
 
     Parameters
@@ -113,7 +112,7 @@ def compare(
     return ax
 
 
-def _named(results: Sequence[Quantification]) -> list[tuple[str, Quantification]]:
+def _named(results: Sequence[Result]) -> list[tuple[str, Result]]:
     engines = [result.engine for result in results]
     return [
         (engine if engines.count(engine) == 1 else f"{engine} {i}", result)
@@ -121,19 +120,19 @@ def _named(results: Sequence[Quantification]) -> list[tuple[str, Quantification]
     ]
 
 
-def plot_profile(
-    result: Quantification, attribute: str, *, ax: Axes | None = None, time_limit: float | None = None
-) -> Axes:
+def plot_profile(result: Result, table: pd.DataFrame, attribute: str, *, ax: Axes | None = None) -> Axes:
     """The share of the inputs with each value of the attribute that are counterexamples: certain bounds.
 
     What is proved is drawn full, what a search has left open above it pale.
     """
     ax = _axes(ax)
-    table = result.profile(attribute, time_limit=time_limit)
     lower, upper = ((100 * table[f"density_{end}"].fillna(0.0)).tolist() for end in ("lower", "upper"))
     is_open = any(high - low > 1e-6 for low, high in zip(lower, upper))
-    axis = next(a for a in result.origin.grid.axes if a.attribute.name == attribute)
-    ends = [None if cell.low is None else (float(cell.low[0]), float(cell.high[0])) for cell in axis.cells]
+    axis = next(a for a in asked_of(result).grid.axes if a.attribute.name == attribute)
+    ends = [
+        None if cell.low is None or cell.high is None else (float(cell.low[0]), float(cell.high[0]))
+        for cell in axis.cells
+    ]
     if all(end is not None for end in ends) and len(ends) > 1:
         edges = [ends[0][0], *(end[1] for end in ends)]  # type: ignore[index]
         if is_open:
@@ -152,12 +151,9 @@ def plot_profile(
     return ax
 
 
-def plot_regions(
-    result: Quantification, top: int = 10, *, ax: Axes | None = None, time_limit: float | None = None
-) -> Axes:
+def plot_regions(result: Result, table: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     """The largest regions as bars: the share of all inputs that are counterexamples in each."""
     ax = _axes(ax)
-    table = result.regions(top=top, flip=False, time_limit=time_limit)
     names = ["\n".join(textwrap.wrap(rule, 48)) for rule in table["rule"]]
     ax.barh(range(len(names)), (100 * table["mass"]).tolist(), color="C0")
     ax.set_yticks(range(len(names)), names, fontsize="x-small")

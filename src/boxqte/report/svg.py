@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR
 from html import escape
 
-from boxqte.numbers import CELL, kind_of, number_text, rounded
+from boxqte.basics.numbers import CELL, kind_of, number_text, rounded
 
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 12, 46
 STEPS = 300  # a point that moves less than the 300th part of the chart is not seen

@@ -14,13 +14,13 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from boxqte import checks
+from boxqte.basics import checks
 from boxqte.errors import EngineError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from boxqte.space import Space
+    from boxqte.space.space import Space
     from boxqte.testers.blackbox import Input
     from boxqte.testers.findings import Findings
     from boxqte.testers.session import Progress
@@ -105,8 +105,8 @@ def find_idis(
     """
     import pandas as pd
 
-    from boxqte.space import read_space
-    from boxqte.tables import table_of
+    from boxqte.space.space import read_space
+    from boxqte.space.tables import table_of
     from boxqte.testers.blackbox import BlackBox
     from boxqte.testers.coordinates import Coordinates
     from boxqte.testers.session import Session, Spent
@@ -185,7 +185,7 @@ def make_tester(
     name: str, options: Mapping[str, Any] | None = None, *, batch: bool = True, variant: Variant = "fixed"
 ) -> Tester:
     """The tester of that name with the given options; errors name what would be accepted."""
-    from boxqte.options import check_types
+    from boxqte.engines.options import check_types
 
     cls = named_tester(name)
     check_types(f"tester '{name}'", cls.Options, options)

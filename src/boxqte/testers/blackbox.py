@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from boxqte.ensemble import TreeEnsemble
 from boxqte.errors import ModelError, SpaceError
-from boxqte.grid import attribute_codes, match_columns
-from boxqte.importers import ImportedModel, load_model
-from boxqte.space import Space
+from boxqte.models.ensemble import TreeEnsemble
+from boxqte.models.importers import ImportedModel, load_model
+from boxqte.questions.building import attribute_codes, match_columns
+from boxqte.space.space import Space
 from boxqte.testers.coordinates import Coordinates, FloatArray, IntArray
 
 Input = Literal["matrix", "frame"]

@@ -17,8 +17,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from boxqte.errors import PropertyError, SpaceError
-from boxqte.result import down, up
-from boxqte.space import Attribute, Space
+from boxqte.exact import down, up
+from boxqte.space.attributes import Attribute
+from boxqte.space.rows import MISSING, TableRows
+from boxqte.space.space import Space
+from boxqte.space.tables import table_of
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -148,37 +151,19 @@ class Coordinates:
 
     def read(self, frame: pd.DataFrame) -> FloatArray:
         """Rows of the user's table as coordinates; a value outside the space is refused."""
-        return np.column_stack([self._read(i, frame) for i in range(len(self))])
+        rows = TableRows(self.space, table_of(frame))
+        for row, problem in enumerate(rows.problems):
+            if problem is not None:
+                raise SpaceError(f"data, attribute '{problem[0]}', row {row}: {problem[1]}")
+        return np.column_stack([self._read(i, rows) for i in range(len(self))])
 
-    def _read(self, i: int, frame: pd.DataFrame) -> FloatArray:
+    def _read(self, i: int, rows: TableRows) -> FloatArray:
         a = self.space.attributes[i]
-        where = f"data, attribute '{a.name}'"
-        if a.name in frame.columns:
-            given: list[Any] = frame[a.name].tolist()
-        elif all(c in frame.columns for c in a.columns) and a.codes is not None:
-            by_codes = dict(zip(a.codes, a.values))
-            given = [by_codes.get(row) for row in map(tuple, frame[list(a.columns)].to_numpy(np.float64).tolist())]
-        else:
-            raise SpaceError(f"{where}: there is no column '{a.name}'")
-        missing = pd.isna(pd.Series(given, dtype=object)).to_numpy()
-        known = {str(v): k for k, v in enumerate(a.values)} | {v: k for k, v in enumerate(a.values)}
-        try:
-            if a.is_numeric:
-                out = np.array([np.nan if m else float(v) for v, m in zip(given, missing)])
-                # the double of a typed end may lie just outside of it: it means the end
-                out = np.where(out == float(a.low), self.low[i], np.where(out == float(a.high), self._present[i], out))
-            else:
-                out = np.array([np.nan if m else float(known[v] if v in known else known[str(v)])
-                                for v, m in zip(given, missing)])  # fmt: skip
-        except (KeyError, ValueError, TypeError) as error:
-            raise SpaceError(f"{where}: {str(error).splitlines()[0]} is not in its domain") from None
-        wrong = (out < self.low[i]) | (out > self._present[i]) | (self.integral[i] & (out != np.rint(out)))
-        wrong &= ~missing
-        if wrong.any():
-            raise SpaceError(f"{where}: {out[wrong][0]:g} is not in its domain")
-        if missing.any() and a.missing is None:
-            raise SpaceError(f"{where}: a value is missing, and the space declares no missing value for it")
-        return np.where(missing, self._absent[i], out)
+        words = {MISSING: self._absent[i]}
+        out = np.array([float(words.get(v, v)) for v in rows.values[a.name]])
+        if a.is_numeric:  # the double of a typed end may lie just outside of it: it means the end
+            out = np.where(out == float(a.low), self.low[i], np.where(out == float(a.high), self._present[i], out))
+        return out
 
 
 def _ends(a: Attribute) -> tuple[float, float]:

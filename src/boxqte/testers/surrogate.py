@@ -6,18 +6,20 @@ None of the published testers has it; the paper's discussion proposes it. The mo
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from boxqte.space import Attribute, Space
+from boxqte.answers.quantify import limits_of, measure
+from boxqte.answers.result import Result
+from boxqte.models.importers import load_model
+from boxqte.questions.properties import Fairness
+from boxqte.space.attributes import Attribute
+from boxqte.space.space import Space
 from boxqte.testers.coordinates import Coordinates, FloatArray, IntArray
 from boxqte.testers.session import Session
 from boxqte.testers.surrogate_pairs import Margin, Pairs
 from boxqte.testers.tester import Tester
-
-if TYPE_CHECKING:
-    from boxqte.result import Quantification
 
 FRUITLESS = 5  # rounds without a pair, after which a run without time limit ends
 QUANTIFY_SHARE = 0.2  # of the time so far may go into the regions of one surrogate
@@ -55,16 +57,6 @@ class Surrogate(Tester):
 
     def needs(self) -> tuple[str, ...]:
         return (self.options.library,)
-
-    def prepare(self) -> None:
-        """Also load the box engine's kernels, which takes seconds (and minutes the first time ever)."""
-        super().prepare()
-        if self.options.quantify:
-            from boxqte.examples import loan_ensemble, loan_space
-            from boxqte.properties import Fairness
-            from boxqte.quantification import quantify
-
-            quantify(loan_ensemble(), loan_space(), Fairness("race")).sample(10, replay=False)
 
     def search(self, session: Session) -> None:
         """Fit, quantify, sample, ask, learn from the answers, repeat."""
@@ -105,7 +97,7 @@ class Surrogate(Tester):
         session: Session,
         pairs: Pairs,
         margin: Margin,
-        regions: Quantification | None,
+        regions: Result | None,
         majority: int,
         samples: int,
     ) -> tuple[FloatArray, IntArray]:
@@ -162,16 +154,14 @@ class Surrogate(Tester):
 
         return xgboost.XGBClassifier(**shape, tree_method="hist").fit(rows, target)
 
-    def _quantify(self, session: Session, model: Any) -> Quantification | None:
+    def _quantify(self, session: Session, model: Any) -> Result | None:
         """The surrogate's individual fairness with its unfair regions; None if no region was found in the time."""
-        from boxqte.properties import Fairness
-        from boxqte.quantification import quantify
-
         left = session.seconds_left
         limit = None if left is None else max(min(QUANTIFY_SHARE * session.seconds, left), 0.2)
         prop = Fairness(f"x{session.at.sensitive}")
         exactly: dict[str, Any] = {} if session.timed else {"node_limit": QUANTIFY_NODES, "workers": 1}
-        result = quantify(model, coordinate_space(session.at), prop, time_limit=limit, **exactly)
+        limits = limits_of(limit, **exactly)
+        result = measure(load_model(model), coordinate_space(session.at), prop, limits=limits)
         if result.bounds is not None:
             session.details["surrogate_fairness"] = [result.bounds.lower, result.bounds.upper]
         return result if result.counterexample.lower > 0 else None

@@ -1,6 +1,6 @@
 """Pairs that a surrogate treats unfairly, drawn from its counterexample space, by one of two ways.
 
-Regions: the box engine quantifies the surrogate, and `Quantification.sample` draws from the regions that it found.
+Regions: the box engine quantifies the surrogate, and `Result.sample` draws from the regions that it found.
 
 Walk, where the engine found no region in the time it was given: a walker is an input that some sensitive value flips; a
 step draws one to three of its attributes anew and is taken if the input still flips. Steps are as likely as their
@@ -14,15 +14,14 @@ sure part of the space is used up.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from boxqte.answers.result import Result
+from boxqte.answers.samples import sample
 from boxqte.testers.coordinates import BoolArray, FloatArray, IntArray
 from boxqte.testers.session import Session
-
-if TYPE_CHECKING:
-    from boxqte.result import Quantification
 
 Margin = Callable[[FloatArray], FloatArray]
 Drawn = tuple[FloatArray, FloatArray, BoolArray]
@@ -56,21 +55,21 @@ class Pairs:
         self._walkers = np.zeros((0, len(session.at)))
         self._drawn: set[Any] = set()
 
-    def draw(self, margin: Margin, n: int, regions: Quantification | None = None) -> Iterator[Drawn]:
+    def draw(self, margin: Margin, n: int, regions: Result | None = None) -> Iterator[Drawn]:
         """About n pairs in chunks: inputs, their partners, and the surrogate's answers to the inputs."""
         if regions is None:
             yield from self._walk(margin, n)
         else:
             yield from self._from_regions(margin, n, regions)
 
-    def _from_regions(self, margin: Margin, n: int, result: Quantification) -> Iterator[Drawn]:
+    def _from_regions(self, margin: Margin, n: int, result: Result) -> Iterator[Drawn]:
         """Draws from the regions of a result; the weaker ones are left out while sure ones are to be had."""
         at, left, stuck = self.at, n, 0
         while left > 0 and stuck < STUCK:
             self._check()
             wanted = min(CHUNK, 2 * left)
             seed = int(self.rng.integers(2**31))
-            drawn = result.sample(wanted, random_state=seed, replay=False, workers=1)
+            drawn = sample(result, wanted, random_state=seed, replay=False, workers=1)
             one, two = (at.from_columns(table.to_numpy(np.float64)) for table in (drawn.x, drawn.witness))
             first, second = margin(one), margin(two)
             guess = first > 0

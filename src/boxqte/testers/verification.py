@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from boxqte.space import Attribute, Space
+from boxqte.space.attributes import Attribute
+from boxqte.space.space import Space
 from boxqte.testers.blackbox import BlackBox
 from boxqte.testers.coordinates import BoolArray, FloatArray
 

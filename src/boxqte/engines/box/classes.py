@@ -21,12 +21,12 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte import _core
-from boxqte.axes import Cell
-from boxqte.engines.box.driver import BOUNDS, BoxArray, Closed, FloatArray, Reply
-from boxqte.engines.point import FAIR, LOW, UNFAIR
+from boxqte.engines.kinds import FAIR, LOW, UNFAIR
 from boxqte.engines.point.classes import ClassDecider
 from boxqte.engines.point.trees import Int32Array, Int64Array, padded
-from boxqte.manyclasses import FLOAT_MARGIN, ClassGrid, rival_target
+from boxqte.engines.protocol import BOUNDS, BoxArray, Closed, FloatArray, Reply
+from boxqte.questions.axes import Cell
+from boxqte.questions.class_grid import FLOAT_MARGIN, ClassGrid, rival_target
 
 Ranges = npt.NDArray[np.int64]  # box x axis x (first refined cell, last refined cell)
 BoolArray = npt.NDArray[np.bool_]

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from boxqte.engines import Limits, Outcome, Watch
 from boxqte.engines.box import driver
+from boxqte.engines.box.plan import plan
+from boxqte.engines.protocol import Limits, Outcome, Reply, Watch
 from boxqte.errors import EngineError
-from boxqte.result import Decided, Status
 
 IN_FLIGHT = 2  # batches a thread of the cluster: one runs, one waits at the door
 LONGER = (
@@ -117,7 +117,7 @@ class RemoteWorker:
     def memory(self) -> int:
         return 0  # here; the processes have their own
 
-    def work(self, boxes: Any, masses: Any, budget: int, depth_first: bool) -> driver.Reply:
+    def work(self, boxes: Any, masses: Any, budget: int, depth_first: bool) -> Reply:
         lost = (_distributed().KilledWorker, _distributed().comm.CommClosedError, CancelledError)
         for _ in range(ATTEMPTS):
             future = self.client.submit(work_here, self.key, boxes, masses, budget, depth_first, pure=False, retries=2)
@@ -127,9 +127,9 @@ class RemoteWorker:
             while not ended.wait(0.5) and future.status == "pending":
                 if self.halted:  # the batch stays open; the process hears of it when the problem is taken from it
                     future.cancel()
-                    return driver.Reply(0.0, 0.0, 0.0, 0.0, boxes, masses, np.ones(len(boxes)), 0)
+                    return Reply(0.0, 0.0, 0.0, 0.0, boxes, masses, np.ones(len(boxes)), 0)
             try:
-                reply: driver.Reply = future.result()
+                reply: Reply = future.result()
                 return reply
             except lost:
                 self.deaths.count += 1
@@ -176,9 +176,9 @@ def forget(key: str) -> None:
         worker.halt()
 
 
-def work_here(key: str, boxes: Any, masses: Any, budget: int, depth_first: bool) -> driver.Reply:
+def work_here(key: str, boxes: Any, masses: Any, budget: int, depth_first: bool) -> Reply:
     """In a process of the cluster: do one batch with this thread's worker."""
-    reply: driver.Reply = _worker_here(key).work(boxes, masses, budget, depth_first)
+    reply: Reply = _worker_here(key).work(boxes, masses, budget, depth_first)
     return reply
 
 
@@ -199,27 +199,6 @@ def _worker_here(key: str) -> Any:
 
 
 def build_worker(spec: Spec) -> driver.Worker:
-    """The worker that the box engine would make for the problem, caught at the moment it would start to drive."""
-    from boxqte.engines.box.engine import Box
-
-    caught: list[driver.Worker] = []
-
-    def catch(make_worker: Callable[[], driver.Worker], *_: Any, **__: Any) -> Outcome:
-        caught.append(make_worker())
-        return Outcome(Decided(), Status.INTERRUPTED)
-
-    box = Box(spec.options)
-    box.drive = catch
-    if spec.notes:
-        box.observers.append(_Nobody())
+    """The worker that the box engine would make for the problem here."""
     limits = Limits(workers=1, memory_limit=spec.memory_limit)
-    box.run(spec.grid, limits, Watch(limits))
-    return caught[0]
-
-
-class _Nobody:
-    """An observer whose only effect is that workers keep what they close, for the observers at the client."""
-
-    def begin(self, problem: Any, roots: Any) -> None: ...
-
-    def closed(self, parts: driver.Closed) -> None: ...
+    return plan(spec.grid, spec.options, limits, notes=spec.notes).make_worker()

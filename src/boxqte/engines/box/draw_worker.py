@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte import _core
-from boxqte.engines.box.driver import BoxArray
 from boxqte.engines.box.problem import Problem
+from boxqte.engines.protocol import BoxArray
 
 NONE, SOME, UNSURE = (int(found) for found in (_core.Found.NONE, _core.Found.SOME, _core.Found.UNSURE))
 

@@ -7,141 +7,40 @@ between them, and all of it is plain arrays and numbers, so a worker may as well
 from __future__ import annotations
 
 import heapq
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from boxqte.engines import Limits, Outcome, Watch
+from boxqte.basics.machine import half_of_memory
 from boxqte.engines.box.inside import Enclosure, Inside, enclosed, seconds_for
-from boxqte.result import Decided, Status, down, up
-
-BoxArray = npt.NDArray[np.uint64]
-FloatArray = npt.NDArray[np.float64]
+from boxqte.engines.protocol import (
+    BoxArray,
+    Decided,
+    Entry,
+    FloatArray,
+    Keeper,
+    Limits,
+    Masses,
+    Observer,
+    Outcome,
+    Recorder,
+    Reply,
+    Saved,
+    Status,
+    Watch,
+)
+from boxqte.exact import down, up
 
 REPORT_EVERY = 0.05  # seconds
 ENTRY_BYTES = 250  # a queue entry without the box itself: tuple, numbers, bytes header
 DEPTH_FIRST_FROM = 0.75  # of the memory limit
 COUNTS = ("nodes", "finished", "exact", "calls", "peak")
-
-CLOSED_NEXT, OPENED_NEXT, POINT_NEXT = -1, -2, -3
-BOUNDS, COUNTED, POINT = 0, 1, 2  # what settled a closed box: bounds on it, counting in it, its single exact margins
-
-
-@dataclass(frozen=True, eq=False)
-class Closed:
-    """The parts of a batch that are decided, one by one. Together with the open boxes they are the batch."""
-
-    boxes: BoxArray
-    """box x axis x word: the cells that each closed box holds"""
-    masses: FloatArray
-    """box x [fair, unfair, low]: floats, each within the run's rounding bound of the exact mass"""
-    how: npt.NDArray[np.int8]
-    """BOUNDS, COUNTED or POINT"""
-
-
-class Observer(Protocol):
-    """Sees all boxes that a search closes: regions, certificates and profiles are observers of the one event stream."""
-
-    def begin(self, problem: Any, roots: BoxArray) -> None:
-        """The search is about to start from the root boxes; `problem` says what the axes and cells are."""
-        ...
-
-    def closed(self, parts: Closed) -> None:
-        """Some boxes were closed. Called under the driver's lock, from any thread, in batches; to be quick."""
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class Reply:
-    """What became of a batch: masses of its parts that are decided, and the boxes that are still open.
-
-    Batch = decided parts + open boxes, without overlap: no point is lost, none is counted twice.
-    """
-
-    fair: float
-    unfair: float
-    low: float
-    ambiguous: float
-    boxes: BoxArray
-    """box x axis x word: the cells that each open box holds"""
-    masses: FloatArray
-    costs: FloatArray
-    """how expensive each open box is expected to be, in the worker's own unit"""
-    nodes: int
-    finished: int = 0
-    exact: int = 0
-    """how many points had to be evaluated with Python's integers"""
-    closed: Closed | None = None
-    """the decided parts one by one, if the worker was asked to keep them"""
-    events: npt.NDArray[np.int32] | None = None
-    """how the batch was taken apart, if the worker was asked for it and can say: for each box of the batch the search
-    below it in preorder, yes side first; the cut of a split, or CLOSED_NEXT, OPENED_NEXT, POINT_NEXT: the next of the
-    closed boxes, of the open boxes, of the closed boxes that are points (these come last)"""
-
-
-Masses = tuple[float, ...]  # fair, unfair, low
-# A queue entry: score, serial number, mass, the box's bytes. The serial number is the box's name for its whole life.
-Entry = tuple[float, int, float, bytes]
-
-
-class Recorder(Protocol):
-    """Sees how every batch was taken apart, in an order in which a box is opened before it is taken."""
-
-    def about(self, problem: Any) -> None:
-        """What the axes, cells and cuts are."""
-        ...
-
-    def begin(self, mark: int | None) -> None:
-        """The search starts from the roots (named 0, 1, ...), or goes on from where `mark` was called."""
-        ...
-
-    def record(self, taken: Sequence[int], reply: Reply, opened: Sequence[int]) -> None:
-        """The boxes `taken` were replaced by the reply's closed boxes and the open ones, which have the names `opened`.
-
-        Called under the driver's lock, from any thread; to be quick.
-        """
-        ...
-
-    def mark(self) -> int:
-        """Called under the lock when a state is saved: what brings the record back to this moment."""
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class Saved:
-    """A run at one moment: the sums of all that is settled, and all that is not. Batches that are out count as open."""
-
-    sums: dict[str, tuple[float, ...]]
-    """the parts of each ExactSum"""
-    counts: dict[str, int]
-    heap: list[Entry]
-    stack: list[Entry]
-    record: int = 0
-    """what the recorder's `mark` gave"""
-    proved: Masses = (0.0, 0.0, 0.0)
-    """what was proved so far in all, of each kind, where bounds inside open boxes have said more than the sums"""
-
-
-class Keeper(Protocol):
-    """Keeps the state of a run on disk."""
-
-    @property
-    def seconds_left(self) -> float:
-        """Until the state should be saved again."""
-        ...
-
-    def save(self, saved: Saved, watch: Watch) -> None: ...
-
-    def restore(self, entry_bytes: int, watch: Watch) -> Saved | None:
-        """The state to go on from, if there is one."""
-        ...
 
 
 class Worker(Protocol):
@@ -475,15 +374,15 @@ def drive(
             nonlocal status
             if status is not Status.INTERRUPTED:
                 reason = watch.report(run.decided(now), nodes=run.nodes, open_boxes=len(run.open))
-                status = reason if reason in (Status.GAP, Status.THRESHOLD) else status
-            return status in (Status.GAP, Status.THRESHOLD)
+                status = reason if reason in (Status.GAP, Status.REQUIREMENT) else status
+            return status in (Status.GAP, Status.REQUIREMENT)
 
         why, elapsed = status or run.stop, watch.seconds - watch.earlier
         found = enclosed(inside, run.open, workers, why, elapsed, watch.seconds_left, run.nodes, moment)
     decided = run.decided(found)
     if status is not Status.INTERRUPTED:
         reason = watch.report(decided, nodes=run.nodes, open_boxes=len(run.open))
-        if found is not None and reason in (Status.GAP, Status.THRESHOLD):
+        if found is not None and reason in (Status.GAP, Status.REQUIREMENT):
             status = reason
     if keeper is not None:
         keeper.save(run.saved(), watch)
@@ -546,11 +445,3 @@ def _serve(run: _Run, worker: Worker) -> None:
         except BaseException as error:
             run.fail(error)
             return
-
-
-def half_of_memory() -> int:
-    """Half of the machine's memory in bytes."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    except (AttributeError, ValueError, OSError):
-        return 4 << 30

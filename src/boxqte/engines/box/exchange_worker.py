@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte import _core
-from boxqte.engines.box.driver import POINT, BoxArray, Closed, FloatArray, Reply
 from boxqte.engines.box.inside import LEVELS
 from boxqte.engines.box.problem import Problem, sensitive_classes
+from boxqte.engines.protocol import POINT, BoxArray, Closed, FloatArray, Reply
 
 FAIR, UNFAIR, LOW = int(_core.Kind.FAIR), int(_core.Kind.UNFAIR), int(_core.Kind.LOW)
 N_KINDS = 4  # as n_kinds in src/core/masses.hpp

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from boxqte.result import Status
+from boxqte.engines.protocol import Status
 
 FloatArray = npt.NDArray[np.float64]
 

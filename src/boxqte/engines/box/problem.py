@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte import _core
-from boxqte.axes import Cell
 from boxqte.errors import EngineError
-from boxqte.grid import Grid, Thresholds
+from boxqte.questions.axes import Cell
+from boxqte.questions.grid import AnyGrid, Grid, Thresholds
 
 BITS = 61  # sums of margins and thresholds stay below 2**BITS in magnitude
 MAX_CLASSES = 1 << 16
@@ -142,7 +142,7 @@ def compile_problem(grid: Grid) -> Problem:
     )
 
 
-def used_axes(grid: Grid) -> list[int]:
+def used_axes(grid: AnyGrid) -> list[int]:
     """The grid's axes that some tree cuts, in order: the axes of the kernels and of the driver's boxes."""
     return sorted({cut.axis for cut in grid.cuts})
 

@@ -7,8 +7,8 @@ from fractions import Fraction
 import numpy as np
 
 from boxqte import _core
-from boxqte.engines.box.driver import COUNTED, BoxArray, Closed, FloatArray, Reply
 from boxqte.engines.box.problem import Problem, points_matter
+from boxqte.engines.protocol import COUNTED, BoxArray, Closed, FloatArray, Reply
 from boxqte.errors import EngineError
 
 WORD = 64  # cells of the axis whose cells are bits

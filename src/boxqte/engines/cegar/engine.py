@@ -6,17 +6,16 @@ import random
 from collections import deque
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
-from boxqte.engines import Limits, Outcome, Watch
 from boxqte.engines.cegar.oracle import MakeOracle, RegionTask, RegionWorker, SmtOracle, Verdict
 from boxqte.engines.cegar.regions import Region, Regions
+from boxqte.engines.protocol import ALONE, Capability, Companions, Decided, Limits, Outcome, Status, Watch
 from boxqte.engines.smt.pool import LocalPool, ProcessPool, Report
 from boxqte.engines.smt.running import Pool, Run
 from boxqte.engines.smt.solving import load_z3
 from boxqte.errors import EngineError
-from boxqte.grid import Grid
-from boxqte.result import Decided, Status
+from boxqte.questions.grid import AnyGrid, Grid, binary
 
 Refinement = Literal["random", "node", "node+random"]
 
@@ -43,16 +42,17 @@ class Cegar:
 
     name = "cegar"
     Options = CegarOptions
+    capabilities: ClassVar[frozenset[Capability]] = frozenset()
 
     def __init__(self, options: CegarOptions | None = None, oracle: MakeOracle = SmtOracle):
         self.options = options or CegarOptions()
         self.oracle = oracle
 
-    def run(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
+    def run(self, grid: AnyGrid, limits: Limits, watch: Watch, companions: Companions = ALONE) -> Outcome:
         if self.oracle is SmtOracle:
             load_z3()
         try:
-            return Refining(grid, self.options, self.oracle, limits, watch).run()
+            return Refining(binary(grid), self.options, self.oracle, limits, watch).run()
         except KeyboardInterrupt:  # before the search began: nothing is proved yet
             return Outcome(Decided(), Status.INTERRUPTED)
 

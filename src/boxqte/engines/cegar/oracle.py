@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, Protocol
 from boxqte.engines.cegar.regions import Region, Regions
 from boxqte.engines.smt import formula
 from boxqte.engines.smt.solving import Session, Terms
-from boxqte.grid import Grid
+from boxqte.questions.grid import Grid
 
 
 class RegionOracle(Protocol):

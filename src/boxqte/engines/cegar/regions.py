@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from boxqte.axes import Axis, Edge
 from boxqte.engines.smt.boxes import Mask
-from boxqte.grid import Grid
+from boxqte.questions.axes import Axis, Edge
+from boxqte.questions.grid import Grid
 
 
 @dataclass(frozen=True)

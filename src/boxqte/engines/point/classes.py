@@ -18,8 +18,8 @@ from boxqte.engines.box.problem import BITS
 from boxqte.engines.point.decider import CLOSE, LOW, OPEN, Batch, PointDecider
 from boxqte.engines.point.exact import Box, partner, reached_leaves
 from boxqte.engines.point.trees import Int64Array, PointProblem, compile_points
-from boxqte.grid import Thresholds
-from boxqte.manyclasses import ClassGrid, rival_target, top_class
+from boxqte.questions.class_grid import ClassGrid, rival_target, top_class
+from boxqte.questions.grid import Thresholds
 
 
 def compile_classes(grid: ClassGrid) -> tuple[PointProblem, int]:

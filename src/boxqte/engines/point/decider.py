@@ -10,7 +10,7 @@ import numpy.typing as npt
 from boxqte import _core
 from boxqte.engines.point.exact import counterexample
 from boxqte.engines.point.trees import Int32Array, Int64Array, PointProblem, compile_binary
-from boxqte.grid import Grid
+from boxqte.questions.grid import AnyGrid, binary
 
 __all__ = ["FAIR", "LOW", "UNFAIR", "UNKNOWN", "PointDecider", "Verdicts"]
 
@@ -63,7 +63,7 @@ class PointDecider:
     >>> import numpy as np
     >>> from boxqte import Fairness
     >>> from boxqte.examples import loan_ensemble, loan_space
-    >>> from boxqte.grid import build_grid
+    >>> from boxqte.questions.building import build_grid
     >>> grid = build_grid(loan_ensemble(), loan_space(), Fairness("race"))
     >>> decider = PointDecider(grid)
     >>> found = decider.decide(np.zeros((1, len(grid.axes)), int))
@@ -71,13 +71,13 @@ class PointDecider:
     True
     """
 
-    def __init__(self, grid: Grid, *, dense_limit: int = DENSE_LIMIT):
+    def __init__(self, grid: AnyGrid, *, dense_limit: int = DENSE_LIMIT):
         self.grid = grid
         self.problem = self._compile()
         self.core = self.problem.core(dense_limit)
 
     def _compile(self) -> PointProblem:
-        return compile_binary(self.grid)
+        return compile_binary(binary(self.grid))
 
     def decide(
         self,
@@ -127,4 +127,4 @@ class PointDecider:
 
     def _exactly(self, cells: list[int]) -> tuple[bool, list[int] | None]:
         """One point in Python's integers: whether it is confident, and an x' if it is a counterexample."""
-        return counterexample(self.grid, cells)
+        return counterexample(binary(self.grid), cells)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from boxqte.grid import Grid
+from boxqte.questions.grid import AnyGrid, Grid
 
 Box = Sequence[tuple[int, int]]  # the first and the last base cell on every axis of the grid
 
@@ -30,7 +30,7 @@ def counterexample(grid: Grid, cells: Sequence[int]) -> tuple[bool, list[int] | 
     return True, partner(grid, cells, has_other_class)
 
 
-def partner(grid: Grid, cells: Sequence[int], has_other_class: Callable[[Box], bool]) -> list[int] | None:
+def partner(grid: AnyGrid, cells: Sequence[int], has_other_class: Callable[[Box], bool]) -> list[int] | None:
     """The base cells of an x' that the x in these refined cells may take and that has another class, if there is one.
 
     `has_other_class` must be true of a box with such a cell, and false of every single cell that is none.
@@ -53,7 +53,7 @@ def partner(grid: Grid, cells: Sequence[int], has_other_class: Callable[[Box], b
     return None
 
 
-def reached_leaves(grid: Grid, root: int, box: Box) -> Iterator[int]:
+def reached_leaves(grid: AnyGrid, root: int, box: Box) -> Iterator[int]:
     """The leaves of a tree that the box can reach, as far as each test tells by itself."""
     stack = [root]
     while stack:

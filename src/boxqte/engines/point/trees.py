@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from boxqte import _core
 from boxqte.engines.box.problem import into_64_bits, used_axes
-from boxqte.grid import Grid, Thresholds
+from boxqte.questions.grid import AnyGrid, Grid, Thresholds
 
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
@@ -23,7 +23,7 @@ MASK_BYTES = 1 << 28  # beyond so much memory the masks of leaves are made for e
 class PointProblem:
     """All that is needed to decide points: trees with 64-bit leaf values, thresholds, and the cells that x reaches."""
 
-    grid: Grid
+    grid: AnyGrid
     axis_ids: tuple[int, ...]
     """axis that some tree tests -> grid axis"""
     arrays: dict[str, npt.NDArray[Any]]
@@ -44,7 +44,7 @@ def compile_binary(grid: Grid) -> PointProblem:
 
 
 def compile_points(
-    grid: Grid,
+    grid: AnyGrid,
     value: Int64Array,
     bases: Sequence[int],
     thresholds: Thresholds,
@@ -82,7 +82,7 @@ def compile_points(
     return PointProblem(grid, tuple(used), arrays, thresholds, fuzz)
 
 
-def attribute_arrays(grid: Grid) -> dict[str, npt.NDArray[Any]]:
+def attribute_arrays(grid: AnyGrid) -> dict[str, npt.NDArray[Any]]:
     """The cells of all attributes; rows are padded to the longest."""
     axes = grid.axes
     refined = max((len(a.refined) for a in axes), default=1)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from boxqte import _core
 from boxqte.engines.point.trees import padded
-from boxqte.grid import Grid
+from boxqte.questions.grid import AnyGrid
 
 Int64Array = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -40,7 +40,7 @@ class WholeSpace:
 class Draws:
     """Draws rounds of points. A round is stratified: one point from each of n parts of the boxes of equal mass."""
 
-    def __init__(self, grid: Grid, boxes: Boxes, axis_ids: tuple[int, ...], seed: int, *, workers: int = 1):
+    def __init__(self, grid: AnyGrid, boxes: Boxes, axis_ids: tuple[int, ...], seed: int, *, workers: int = 1):
         refined = not grid.ensemble.is_binary  # the boxes of many-class grids hold refined cells
         self.boxes = boxes
         self.below = np.cumsum(boxes.masses())

@@ -5,22 +5,19 @@ from __future__ import annotations
 import math
 import sys
 import time
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
-from boxqte.engines import Limits, Outcome, Watch
-from boxqte.engines.box.driver import Keeper, Observer, Recorder
-from boxqte.engines.box.engine import Box, BoxOptions
-from boxqte.engines.box.problem import used_axes
-from boxqte.engines.point import FAIR, LOW, UNFAIR, UNKNOWN, point_decider
+from boxqte.engines.kinds import FAIR, LOW, UNFAIR, UNKNOWN
+from boxqte.engines.point import point_decider
+from boxqte.engines.protocol import ALONE, Capability, Companions, Decided, Limits, Outcome, Statistical, Status, Watch
 from boxqte.engines.sample import sequence
 from boxqte.engines.sample.draws import Boxes, Draws, WholeSpace
 from boxqte.errors import EngineError
-from boxqte.grid import Grid
-from boxqte.result import Decided, Statistical, Status, down, up
+from boxqte.exact import down, up
+from boxqte.questions.grid import AnyGrid
 
 PILOT = 1000
 PILOT_SHARE = 64  # the pilot is at least this part of all draws that are expected
@@ -57,103 +54,22 @@ class SampleOptions:
             raise EngineError(f"engine 'sample': option 'seed' must be at least 0, found {self.seed}")
 
 
-@dataclass(frozen=True)
-class AutoOptions(SampleOptions, BoxOptions):
-    """Options of the engine `auto`: those of `box` and of `sample`, and how they share the time."""
-
-    exact_share: float = 0.3
-    """The share of the time limit for certain bounds; the rest is for draws from what they leave open."""
-
-    def __post_init__(self) -> None:
-        SampleOptions.__post_init__(self)
-        self.box_options()
-        if not 0 < self.exact_share <= 1:
-            raise EngineError(
-                f"engine 'auto': option 'exact_share' must lie above 0 and up to 1, found {self.exact_share}"
-            )
-
-    def box_options(self) -> BoxOptions:
-        return BoxOptions(**{option.name: getattr(self, option.name) for option in fields(BoxOptions)})
-
-
 class Sample:
     """Points drawn from the whole space, each decided exactly: an interval that holds with the stated confidence."""
 
     name = "sample"
     Options = SampleOptions
-    many_classes = True
+    capabilities = frozenset({Capability.MANY_CLASSES})
 
     def __init__(self, options: SampleOptions | None = None):
         self.options = options or SampleOptions()
 
-    def run(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
+    def run(self, grid: AnyGrid, limits: Limits, watch: Watch, companions: Companions = ALONE) -> Outcome:
         return sample(grid, WholeSpace(), (), Decided(), limits, watch, self.options)
 
 
-class Auto:
-    """Certain bounds first; if time is limited, draws from what is then undecided. Without a time limit, exact."""
-
-    name = "auto"
-    Options = AutoOptions
-    many_classes = True
-
-    def __init__(self, options: AutoOptions | None = None):
-        self.options = options or AutoOptions()
-        self.box = Box(self.options.box_options())
-
-    @property
-    def observers(self) -> list[Observer]:
-        """Are shown every box that the exact part closes."""
-        return self.box.observers
-
-    def use_cluster(self, client: Any) -> None:
-        """Let the processes behind a Dask client do the exact part."""
-        self.box.use_cluster(client)
-
-    @property
-    def recorder(self) -> Recorder | None:
-        """Writes the certificate of the exact part."""
-        return self.box.recorder
-
-    @recorder.setter
-    def recorder(self, recorder: Recorder | None) -> None:
-        self.box.recorder = recorder
-
-    @property
-    def keeper(self) -> Keeper | None:
-        """Keeps the state of the exact part."""
-        return self.box.keeper
-
-    @keeper.setter
-    def keeper(self, keeper: Keeper | None) -> None:
-        self.box.keeper = keeper
-
-    def run(self, grid: Grid, limits: Limits, watch: Watch) -> Outcome:
-        if limits.time_limit is None:
-            return self.box.run(grid, limits, watch)
-        try:
-            with watch.shortened(self.options.exact_share):
-                outcome = self.box.run(grid, limits, watch)
-        except EngineError as refusal:  # the question is beyond the exact engine: draws alone, and say so
-            drawn = sample(grid, WholeSpace(), (), Decided(), limits, watch, self.options)
-            return replace(drawn, details=drawn.details | {"exact_engine": str(refusal)})
-        if outcome.status is not Status.TIME or outcome.open is None:
-            return outcome
-        # Draws are from the open boxes, so what they are added to is what is proved outside of these.
-        outside = outcome.outside or outcome.decided
-        drawn = sample(
-            grid, outcome.open, tuple(used_axes(grid)), outside, limits, watch, self.options, certain=outcome.decided
-        )
-        return replace(
-            drawn,
-            rounding_ambiguous=outcome.rounding_ambiguous,
-            details=outcome.details | drawn.details,
-            open=outcome.open,
-        )
-
-
 def sample(
-    grid: Grid,
+    grid: AnyGrid,
     boxes: Boxes,
     axis_ids: tuple[int, ...],
     decided: Decided,

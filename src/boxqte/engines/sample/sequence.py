@@ -19,7 +19,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-FAIR, UNFAIR, LOW = 0, 1, 2
+from boxqte.engines.kinds import FAIR, LOW, UNFAIR
+
 BISECTIONS = 60
 FLOAT_SLACK = 1e-6  # on the logarithm of the level: far above the errors of lgamma and log here
 

@@ -10,7 +10,8 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 
-from boxqte.grid import Axis, Grid
+from boxqte.questions.axes import Axis
+from boxqte.questions.grid import Grid
 
 Mask = int
 Masks = tuple[Mask, ...]

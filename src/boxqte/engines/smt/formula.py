@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import Literal
 
-from boxqte.axes import Axis, Cell, Edge
-from boxqte.grid import Grid
+from boxqte.questions.axes import Axis, Cell, Edge
+from boxqte.questions.grid import Grid
 
 FormulaName = Literal["unfair", "kappa", "not-kappa"]
 FORMULAS: tuple[FormulaName, ...] = ("unfair", "kappa", "not-kappa")
@@ -30,7 +30,7 @@ def smtlib(grid: Grid, formula: FormulaName = "unfair") -> str:
     Examples
     --------
     >>> from boxqte import Fairness
-    >>> from boxqte.grid import build_grid
+    >>> from boxqte.questions.building import build_grid
     >>> from boxqte.examples import loan_ensemble, loan_space
     >>> script = smtlib(build_grid(loan_ensemble(), loan_space(), Fairness("race", kappa=0.8)), "kappa")
     >>> script.splitlines()[0], script.splitlines()[-1]

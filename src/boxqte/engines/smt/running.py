@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from boxqte.engines import Limits, Outcome, Watch
-from boxqte.engines.box.driver import half_of_memory
+from boxqte.basics.machine import half_of_memory
+from boxqte.engines.protocol import Decided, Limits, Outcome, Status, Watch
 from boxqte.engines.smt.pool import LocalPool, ProcessPool, Report
 from boxqte.engines.smt.solving import OutOfMemoryError, OutOfTimeError
-from boxqte.result import Decided, Status
 
 WAIT = 0.1  # seconds between two looks at the clock
 PREFETCH = 2  # short tasks that a worker process holds, so that it never waits for the scheduler

@@ -7,16 +7,15 @@ import itertools
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from boxqte.engines import Limits, Watch
+from boxqte.engines.protocol import Decided, Limits, Watch
 from boxqte.engines.smt.boxes import Boxes, Masks, PathTuple
 from boxqte.engines.smt.pool import LocalPool, ProcessPool, Report
 from boxqte.engines.smt.running import Pool, Run
 from boxqte.engines.smt.tasks import Divided, Finished, Found, PairTask, PathTask, Settings, Task, Worker, unfair_mass
-from boxqte.grid import Grid
-from boxqte.result import Decided
+from boxqte.questions.grid import Grid
 
 if TYPE_CHECKING:
-    from boxqte.engines.smt.engine import SmtOptions
+    from boxqte.engines.smt.options import SmtOptions
 
 
 @dataclass

@@ -9,7 +9,8 @@ from typing import Any
 from boxqte.engines.smt import formula
 from boxqte.engines.smt.boxes import Mask, Masks, PathTuple
 from boxqte.errors import EngineError
-from boxqte.grid import Edge, Grid
+from boxqte.questions.axes import Edge
+from boxqte.questions.grid import Grid
 
 NO_TIMEOUT = 2**32 - 1  # z3's own word for it
 ROUGH_MEGABYTE = 2**20

@@ -16,7 +16,7 @@ from boxqte.engines.smt import formula
 from boxqte.engines.smt.boxes import Boxes, Masks, PathTuple, replaced
 from boxqte.engines.smt.formula import PRIME
 from boxqte.engines.smt.solving import Session, Terms
-from boxqte.grid import Grid
+from boxqte.questions.grid import Grid
 
 PathKind = Literal["kappa", "not-kappa"]
 

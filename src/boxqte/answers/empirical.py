@@ -1,0 +1,135 @@
+"""The measure of a table's own rows, each decided exactly, and an interval for the population behind them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from boxqte.basics.checks import number, worker_count
+from boxqte.engines.kinds import LOW, UNFAIR
+from boxqte.engines.point import point_decider
+from boxqte.errors import SpaceError
+from boxqte.models.importers import load_model
+from boxqte.questions.building import build_any_grid
+from boxqte.questions.properties import Property
+from boxqte.questions.row_cells import read_rows
+from boxqte.space.space import Space, read_space
+from boxqte.space.tables import table_of
+
+
+@dataclass(frozen=True)
+class Empirical:
+    """The share of a table's confident rows that are no counterexamples.
+
+    `lower` and `upper` are an exact (Clopper-Pearson) interval for the population that the rows were drawn from
+    independently; for the rows at hand, `measure` is the whole truth. None if no row is confident.
+    """
+
+    rows: int
+    outside: int
+    """rows with a value outside the space, which count for nothing"""
+    confident: int
+    unfair: int
+    measure: float | None
+    lower: float | None
+    upper: float | None
+    confidence: float
+    counterexamples: tuple[int, ...]
+    """the numbers of the rows, from 0, that are counterexamples"""
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as a JSON object."""
+        return asdict(self)
+
+
+def empirical(
+    model: object,
+    space: Space,
+    prop: Property,
+    frame: Any,
+    *,
+    where: str | None = None,
+    confidence: float = 0.95,
+    workers: int = 1,
+    allow_pickle: bool = False,
+) -> Empirical:
+    """Decide every row of a table exactly, and give the share of the confident ones that are treated fairly.
+
+    Parameters
+    ----------
+    where
+        A condition that rows must satisfy to count.
+    confidence
+        Of the interval for the population behind the rows.
+    """
+    if not 0 < number(confidence, "confidence", SpaceError) < 1:
+        raise SpaceError(f"confidence: must lie between 0 and 1, found {confidence}")
+    workers, space = worker_count(workers), read_space(space)
+    grid = build_any_grid(load_model(model, allow_pickle=allow_pickle).ensemble, space, prop)
+    rows = read_rows(grid, table_of(frame))
+    chosen = np.flatnonzero(rows.rows.chosen(where))
+    kept = chosen[rows.inside[chosen]]
+    verdict = point_decider(grid).decide(rows.cells[kept], workers=workers).verdict
+    confident, unfair = int((verdict != LOW).sum()), int((verdict == UNFAIR).sum())
+    lower, upper = clopper_pearson(confident - unfair, confident, confidence) if confident else (None, None)
+    return Empirical(
+        rows=len(chosen),
+        outside=len(chosen) - len(kept),
+        confident=confident,
+        unfair=unfair,
+        measure=1 - unfair / confident if confident else None,
+        lower=lower,
+        upper=upper,
+        confidence=confidence,
+        counterexamples=tuple(kept[verdict == UNFAIR].tolist()),
+    )
+
+
+# --- the exact binomial interval --------------------------------------------------------------------------------------
+
+
+def clopper_pearson(successes: int, trials: int, confidence: float) -> tuple[float, float]:
+    """The exact interval of a binomial share; ends are moved outward by more than the floating-point error.
+
+    Examples
+    --------
+    >>> [round(end, 4) for end in clopper_pearson(8, 10, 0.95)]
+    [0.4439, 0.9748]
+    """
+    tail = (1 - confidence) / 2
+    logs = _log_choose(trials)
+
+    def bisect(wanted: Callable[[float], bool]) -> tuple[float, float]:
+        low, high = 0.0, 1.0
+        for _ in range(50):
+            middle = (low + high) / 2
+            if wanted(middle):
+                low = middle
+            else:
+                high = middle
+        return low, high
+
+    lower, upper = 0.0, 1.0
+    if successes > 0:  # the share at which so many successes or more have probability `tail`
+        lower = bisect(lambda p: _tail(logs, p, successes, trials) < tail)[0] - 1e-9
+    if successes < trials:
+        upper = bisect(lambda p: 1 - _tail(logs, p, successes + 1, trials) > tail)[1] + 1e-9
+    return max(lower, 0.0), min(upper, 1.0)
+
+
+def _log_choose(n: int) -> npt.NDArray[np.float64]:
+    factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, n + 1)))])
+    return np.asarray(factorial[n] - factorial - factorial[::-1])
+
+
+def _tail(logs: npt.NDArray[np.float64], p: float, least: int, n: int) -> float:
+    """P(at least `least` successes)."""
+    if p <= 0 or p >= 1:
+        return float(p >= 1)
+    k = np.arange(least, n + 1)
+    return float(np.exp(logs[least:] + k * math.log(p) + (n - k) * math.log1p(-p)).sum())

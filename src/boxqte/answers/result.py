@@ -1,0 +1,226 @@
+"""What an engine returns: bounds that are theorems, the reason it stopped, and how it got there."""
+
+from __future__ import annotations
+
+import builtins
+import json
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from boxqte.answers.asked import Asked
+from boxqte.engines.protocol import Decided, Statistical, Status
+from boxqte.errors import EngineError
+from boxqte.exact import down, up
+from boxqte.questions.properties import Property
+
+if TYPE_CHECKING:
+    pass
+
+VALUE_ERROR = Fraction(1, 10**6)  # bounds further apart than this are no value, whatever the engine says
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """An interval that certainly contains the value; the floats are rounded outward."""
+
+    lower: float
+    upper: float
+
+    @property
+    def gap(self) -> float:
+        return self.upper - self.lower
+
+
+@dataclass(frozen=True)
+class ModelSummary:
+    """Which model was asked about."""
+
+    library: str
+    trees: int
+    leaves: int
+    features: int
+    fingerprint: str
+    source: str = ""
+    trees_in_file: int | None = None
+    """How many trees the model holds, where its `predict` uses only those up to the best iteration."""
+
+    @property
+    def trees_text(self) -> str:
+        """How many trees count.
+
+        Examples
+        --------
+        >>> ModelSummary("xgboost", 5, 40, 3, "", trees_in_file=10).trees_text
+        'trees 5 of 10 (best_iteration)'
+        """
+        return (
+            f"{self.trees} trees" if self.trees_in_file is None else f"trees {of_trees(self.trees, self.trees_in_file)}"
+        )
+
+
+def of_trees(used: int, held: int | None) -> str:
+    """How many of the trees count, and why."""
+    return f"{used:,}" if held is None else f"{used:,} of {held:,} (best_iteration)"
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """The answer as data: what is proved, how, and about what. Its attributes are explained in api/quantify.py."""
+
+    property: Property  # hides the builtin below, as far as a type checker can see
+    model: ModelSummary
+    engine: str
+    status: Status
+    decided: Decided
+    seconds: float
+    trace: tuple[tuple[float, float, float], ...]
+    space_fingerprint: str = ""
+    rounding_ambiguous: float | None = None
+    input_rounding: float = 0.0
+    count: int | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+    statistical: Statistical | None = None
+    remarks: tuple[str, ...] = ()
+    all_confident: bool = False
+    """Whether every input is confident by definition, whatever is decided of it."""
+    asked: Asked | None = field(default=None, repr=False)
+    """The question behind the answer, for further questions; not part of the JSON form."""
+
+    @builtins.property
+    def converged(self) -> bool:
+        return self.status is Status.CONVERGED
+
+    @builtins.property
+    def bounds(self) -> Bounds | None:
+        """Bounds on the measure; None if no input is confident, which leaves the measure undefined."""
+        ends = self.decided.measure()
+        return None if ends is None else Bounds(down(ends[0]), min(up(ends[1]), 1.0))
+
+    @builtins.property
+    def undefined(self) -> bool:
+        """Whether |X_kappa| = 0 is proved, so that there is no measure."""
+        return self.bounds is None or (self.converged and self.confident.upper == 0)
+
+    @builtins.property
+    def lower(self) -> float | None:
+        return None if self.bounds is None else self.bounds.lower
+
+    @builtins.property
+    def upper(self) -> float | None:
+        return None if self.bounds is None else self.bounds.upper
+
+    @builtins.property
+    def value(self) -> float | None:
+        ends = self.decided.measure()
+        if not self.converged or ends is None or ends[1] - ends[0] > VALUE_ERROR:
+            return None
+        return float((ends[0] + ends[1]) / 2)
+
+    @builtins.property
+    def exact(self) -> Fraction | None:
+        ends = self.decided.measure()
+        return ends[0] if self.converged and ends is not None and ends[0] == ends[1] else None
+
+    @builtins.property
+    def confident(self) -> Bounds:
+        if self.all_confident:
+            return Bounds(1.0, 1.0)
+        low = Fraction(self.decided.low)
+        sure = Fraction(self.decided.fair) + Fraction(self.decided.unfair)
+        return Bounds(down(sure), up(max(1 - low, sure)))
+
+    @builtins.property
+    def counterexample(self) -> Bounds:
+        unfair = Fraction(self.decided.unfair)
+        return Bounds(down(unfair), up(unfair + self.decided.undecided))
+
+    def semantics(self) -> list[str]:
+        """The reading of the definitions behind the numbers, in plain words."""
+        p = self.property
+        lines = [
+            "measure = 1 - |counterexamples| / |confident inputs|, over the whole declared space, product measure",
+            "a counterexample is a confident input x for which some x' in the space has the other class"
+            + (", differs in a sensitive attribute, and is within epsilon in every other" if p.sensitive else "")
+            + ("" if p.sensitive else " and is within epsilon in every")
+            + " attribute (categorical: equal)",
+            "margins are summed exactly; `rounding_ambiguous` bounds the mass where the library's own rounding could "
+            "matter",
+            "tests on real attributes are read on the real number; `input_rounding` bounds the mass that a float32 "
+            "cast moves",
+        ]
+        lines.append(
+            "an input with margin 0 has the class that the library's predict gives it"
+            if p.tie == "library"
+            else "an input with margin 0 has no class (the paper's reading)"
+        )
+        return lines
+
+    def guarantee(self) -> str:
+        """What the bounds promise."""
+        if self.undefined:
+            return "every input decided; it is proved that none is confident"
+        if self.exact is not None:
+            return "exact rational arithmetic"
+        if self.converged:
+            return "every input decided; bounds include all floating-point error"
+        certain = "certain bounds, rounded outward; the undecided mass is counted against both"
+        if self.statistical is None:
+            return certain
+        return (
+            f"{certain}; inside them, an interval that contains the measure with probability "
+            f"{self.statistical.confidence} over the random draws, whenever one looks"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as a JSON object (the format of `boxqte quantify --json`)."""
+        bounds = self.bounds
+        return {
+            "measure": {
+                "lower": None if bounds is None else bounds.lower,
+                "upper": None if bounds is None else bounds.upper,
+                "value": self.value,
+                "exact": None if self.exact is None else str(self.exact),
+                "converged": self.converged,
+            },
+            "statistical": None if self.statistical is None else self.statistical.to_json(),
+            "mass": {
+                "confident": [self.confident.lower, self.confident.upper],
+                "counterexample": [self.counterexample.lower, self.counterexample.upper],
+                "rounding_ambiguous": self.rounding_ambiguous,
+                "input_rounding": self.input_rounding,
+            },
+            "count": self.count,
+            "status": str(self.status),
+            "guarantee": self.guarantee(),
+            "remarks": list(self.remarks),
+            "semantics": self.semantics(),
+            "engine": self.engine,
+            "seconds": self.seconds,
+            "property": self.property.to_json(),
+            "model": {
+                "library": self.model.library,
+                "trees": self.model.trees,
+                "trees_in_file": self.model.trees_in_file or self.model.trees,
+                "leaves": self.model.leaves,
+                "features": self.model.features,
+                "fingerprint": self.model.fingerprint,
+                "source": self.model.source,
+            },
+            "space": {"fingerprint": self.space_fingerprint},
+            "details": self.details,
+            "trace": [list(point) for point in self.trace],
+        }
+
+    def save(self, path: str) -> None:
+        """Write the JSON form."""
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(self.to_json(), file, indent=1)
+            file.write("\n")
+
+
+def asked_of(result: Result) -> Asked:
+    """The question behind a result; an error for a result that has none."""
+    if result.asked is None:
+        raise EngineError("this result does not know its model any more; call quantify again")
+    return result.asked

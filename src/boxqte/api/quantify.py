@@ -1,0 +1,332 @@
+"""`quantify`, and the answer with everything that can be asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from boxqte.answers import followups, samples
+from boxqte.answers.checkpoint import EVERY, checked_every
+from boxqte.answers.quantify import limits_of, measure
+from boxqte.answers.result import Result
+from boxqte.basics.checks import file_path, function, random_numbers, seconds, whole, worker_count
+from boxqte.engines import DEFAULT_ENGINE
+from boxqte.engines.protocol import Progress
+from boxqte.errors import CertificateError, CheckpointError
+from boxqte.exact import Number
+from boxqte.models.importers import load_model
+from boxqte.questions.properties import Property, check_property
+from boxqte.report.text import measure_text, statistical_text
+from boxqte.space.space import Space, read_space
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    from boxqte.answers.samples import Sample
+
+
+class Quantification(Result):
+    """The answer: which share of the confident inputs is treated fairly (or robustly).
+
+    Attributes
+    ----------
+    lower, upper
+        Bounds on the measure M = 1 - |X_unfair| / |X_kappa|, certain and rounded outward.
+    value
+        The measure once converged, as a float that is as close to it as `lower` and `upper` are to each other, else
+        None; also None where so little is confident that floating-point error leaves the ratio open.
+    exact
+        The measure as a rational where the engine computes in rationals, else None.
+    status
+        Why the engine stopped; `Status.CONVERGED` means that every input is decided.
+    confident, counterexample
+        Bounds on the masses of X_kappa and X_unfair.
+    statistical
+        Inside the certain bounds, an interval that holds with a stated confidence, if points were drawn; else None.
+    rounding_ambiguous
+        A bound on the mass of inputs whose verdict could differ in the library because it sums in floating point;
+        None if the engine does not compute it.
+    remarks
+        Sentences about what the number does not say: that no attribute can move, that few inputs are confident, that no
+        tree tests a sensitive attribute, that the measure is undefined. Empty for most results.
+    """
+
+    @classmethod
+    def of(cls, result: Result) -> Self:
+        """The same answer, with everything that can be asked of it."""
+        return cls(**{f.name: getattr(result, f.name) for f in fields(result)})
+
+    def regions(
+        self,
+        top: int | None = 20,
+        *,
+        merge: bool = True,
+        pure: bool | None = None,
+        flip: bool = True,
+        time_limit: float | None = None,
+    ) -> pd.DataFrame:
+        """Where the counterexamples are: disjoint regions as readable rules, the largest first.
+
+        Parameters
+        ----------
+        top
+            How many regions; None is all of them.
+        merge
+            Join neighbouring regions that differ in one attribute and have about the same density.
+        pure
+            Split the heaviest regions until they consist of counterexamples only (epsilon = 0), and list their parts;
+            by default where the search has no more regions than are asked for.
+        flip
+            Also compute which way the class flips; takes a search of the regions shown.
+        time_limit
+            Seconds for each search that this needs; by default as in the run.
+
+        Returns
+        -------
+        pandas.DataFrame
+            `rule` (as `restrict` reads it), `mass` of its counterexamples and their `share` of all counterexamples (both
+            certain lower bounds, reached but for rounding if the search is complete), the `density` (share of the
+            region's mass that is counterexamples), `flip`, and the condition on each attribute.
+            In `attrs`: `counterexample_mass` and `counterexample_upper` (certain bounds on all of them; the first is what
+            was found), `regions` (how many there are), `listed` (the mass in the table), `elsewhere` (mass that is kept
+            in no region), `complete` (whether all counterexamples were found), `flips_complete` (False: a limit has
+            ended a search for the flips, whose shares are then ranges).
+
+        Examples
+        --------
+        >>> import boxqte
+        >>> from boxqte.examples import loan_ensemble, loan_space
+        >>> result = boxqte.quantify(loan_ensemble(), loan_space(), boxqte.Fairness("race"))
+        >>> print(result.regions().loc[0, "rule"])
+        income < 600 and age >= 50
+        """
+        n = None if top is None else whole(top, "top")
+        return followups.regions(self, n, merge=merge, pure=pure, flip=flip, time_limit=seconds(time_limit))
+
+    def profile(self, attribute: str, *, time_limit: float | None = None) -> pd.DataFrame:
+        """Counterexamples by value or interval of an attribute, as certain bounds.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each set of values that the model cannot tell apart: `value`, its `mass`, bounds on the mass of
+            its counterexamples (`lower`, `upper`), on their share of all counterexamples (`share_lower`, `share_upper`;
+            NaN if there are none), and on the counterexamples per mass (`density_lower`, `density_upper`; NaN without
+            mass). Rounded outward; they agree but for rounding unless a limit ended a search (`attrs["converged"]`).
+        """
+        return followups.profile(self, attribute, time_limit=seconds(time_limit))
+
+    def pairs(self, *, time_limit: float | None = None) -> pd.DataFrame:
+        """From which sensitive value to which: a matrix of masses.
+
+        Row s, column s': the mass of the counterexamples x with value s that have an x' with value s', a certain lower
+        bound. An x may have several x', so that a row can sum to more than the counterexamples in it. The certain upper
+        bounds are in `attrs["upper"]`, a list of rows; both agree but for rounding if `attrs["converged"]`.
+        """
+        return followups.pairs(self, time_limit=seconds(time_limit))
+
+    def restrict(self, condition: str, *, time_limit: float | None = None) -> Quantification:
+        """The measure on a part of the space: only x that satisfy the condition count. x' may be any input.
+
+        Parameters
+        ----------
+        condition
+            Such as `"age >= 60 and sex == 'f'"`; see `boxqte.space.conditions.parse_condition`.
+
+        Examples
+        --------
+        >>> import boxqte
+        >>> from boxqte.examples import loan_ensemble, loan_space
+        >>> result = boxqte.quantify(loan_ensemble(), loan_space(), boxqte.Fairness("race"))
+        >>> result.restrict("income < 300").value < result.value
+        True
+        """
+        return Quantification.of(followups.restrict(self, condition, time_limit=seconds(time_limit)))
+
+    def sample(
+        self,
+        n: int,
+        *,
+        random_state: int | np.random.Generator | None = None,
+        replay: bool = True,
+        distinct: bool = False,
+        workers: int | None = None,
+    ) -> Sample:
+        """Counterexamples drawn by the space's mass, each with an x' that makes it one.
+
+        Parameters
+        ----------
+        n
+            How many pairs.
+        random_state
+            A seed or a numpy Generator; the same seed gives the same pairs, however many threads there are.
+        replay
+            Ask the model's own library about every pair, where it is installed; pairs on which it disagrees stay, and are
+            listed in `disagreements`.
+        distinct
+            No pair twice. Without it the draws are independent, and in a small space pairs repeat.
+        workers
+            Threads; None is one per core.
+
+        Returns
+        -------
+        boxqte.answers.samples.Sample
+            Two tables, `x` and `witness`, in the columns that the model's own `predict` takes.
+
+        Examples
+        --------
+        >>> import boxqte
+        >>> from boxqte.examples import loan_ensemble, loan_space
+        >>> result = boxqte.quantify(loan_ensemble(), loan_space(), boxqte.Fairness("race"))
+        >>> found = result.sample(100, random_state=0)
+        >>> len(found), bool((found.x["age"] >= 50).all()), bool((found.x["income"] == found.witness["income"]).all())
+        (100, True, True)
+        """
+        rng, threads = random_numbers(random_state), worker_count(workers)
+        return samples.sample(self, whole(n, "n"), random_state=rng, replay=replay, distinct=distinct, workers=threads)
+
+    def to_html(self, *, command: str = "", time_limit: float | None = 60.0) -> str:
+        """The report: one self-contained page with regions, profiles, flips and examples.
+
+        `time_limit` are the seconds for all searches that it takes; None is no limit.
+        """
+        from boxqte.auditing.gathering import gather
+        from boxqte.report.html import result_page
+
+        return result_page(self, gather(self, seconds=time_limit), command=command)
+
+    def save_html(self, path: str, *, time_limit: float | None = 60.0) -> None:
+        """Write the report."""
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self.to_html(time_limit=time_limit))
+
+    def plot_bounds(self, *, ax: Any = None, **style: Any) -> Any:
+        """Draw the bounds over time with matplotlib; see `boxqte.report.plots.plot_bounds`."""
+        from boxqte.report.plots import plot_bounds
+
+        return plot_bounds(self, ax=ax, **style)
+
+    def plot_profile(self, attribute: str, *, ax: Any = None, time_limit: float | None = None) -> Any:
+        """Draw the unfair share by value of an attribute; see `boxqte.report.plots.plot_profile`."""
+        from boxqte.report.plots import plot_profile
+
+        return plot_profile(self, self.profile(attribute, time_limit=time_limit), attribute, ax=ax)
+
+    def plot_regions(self, top: int = 10, *, ax: Any = None, time_limit: float | None = None) -> Any:
+        """Draw the largest regions and their masses; see `boxqte.report.plots.plot_regions`."""
+        from boxqte.report.plots import plot_regions
+
+        return plot_regions(self, self.regions(top, flip=False, time_limit=time_limit), ax=ax)
+
+    def __repr__(self) -> str:
+        shown = "; ".join(part for part in (measure_text(self), statistical_text(self)) if part)
+        return f"Quantification({self.property}: {shown}; {self.status} in {self.seconds:.3g} s, engine {self.engine})"
+
+    def _repr_html_(self) -> str:
+        from boxqte.report.notebook import result_html
+
+        return result_html(self)
+
+
+def quantify(
+    model: object,
+    space: Space | Mapping[str, Any] | str | Path,
+    property: Property,
+    *,
+    engine: str = DEFAULT_ENGINE,
+    time_limit: float | None = None,
+    gap: float = 0.0,
+    require: Number | None = None,
+    workers: int | None = None,
+    n_jobs: int | None = None,
+    memory_limit: int | None = None,
+    node_limit: int | None = None,
+    options: Mapping[str, Any] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    executor: Any = None,
+    allow_pickle: bool = False,
+    checkpoint: str | Path | None = None,
+    checkpoint_every: float = EVERY,
+    certificate: str | Path | None = None,
+) -> Quantification:
+    """Measure which share of the confident inputs is treated fairly (or robustly), with proof.
+
+    Parameters
+    ----------
+    model
+        A fitted model (XGBoost, LightGBM, CatBoost, scikit-learn), the path of a model file, or a TreeEnsemble.
+    space
+        The input space: a Space (or the `Inference` that it came with), the path of its JSON file, or the JSON object.
+    property
+        `Fairness(...)` or `Robustness(...)`.
+    engine
+        The engine's name.
+    time_limit
+        Seconds after which the engine stops with the bounds it has; None is no limit.
+    gap
+        Stop once upper - lower is at most this; 0 runs to the exact answer.
+    require
+        Stop once it is proved that the measure is at least this, or that it is below; None runs on.
+    workers
+        Threads or processes; None is one per core.
+    n_jobs
+        The same under scikit-learn's name: -1 is one per core. Give one of the two.
+    memory_limit
+        Bytes the engine may use; None is half of the machine.
+    node_limit
+        Stop after this many nodes of the search: a limit that repeats exactly.
+    options
+        Options of the engine, by name.
+    progress
+        Called with a Progress now and then.
+    executor
+        A `dask.distributed.Client`: the search runs in the processes behind it (engines box and auto; docs/cluster.md).
+    allow_pickle
+        Unpickle scikit-learn files; only for files you trust.
+    checkpoint
+        A file that keeps the state of the run. If it is there already, the run goes on from it; the file of another
+        model, space or property is refused. For the engines auto and box, and two classes.
+    checkpoint_every
+        Seconds between two writings of the checkpoint.
+    certificate
+        A file for the proof: `boxqte certify` checks it without the engine. For the engines auto and box,
+        two classes and epsilon = 0.
+
+    Returns
+    -------
+    Result
+        The measure with its bounds, status, guarantee and trace.
+
+    Examples
+    --------
+    >>> from boxqte import Fairness, quantify
+    >>> from boxqte.examples import loan_ensemble, loan_space
+    >>> result = quantify(loan_ensemble(), loan_space(), Fairness("race"))
+    >>> result.converged
+    True
+    """
+    check_property(property)
+    imported = load_model(model, allow_pickle=allow_pickle)
+    bound = read_space(space)
+    limits = limits_of(
+        time_limit, gap=gap, workers=workers, n_jobs=n_jobs, memory_limit=memory_limit, node_limit=node_limit,
+        require=require,
+    )  # fmt: skip
+    every = checked_every(checkpoint_every)
+    result = measure(
+        imported,
+        bound,
+        property,
+        engine=engine,
+        limits=limits,
+        options=options,
+        progress=function(progress, "progress"),
+        cluster=executor,
+        checkpoint=None if checkpoint is None else file_path(checkpoint, "checkpoint", CheckpointError),
+        checkpoint_every=every,
+        certificate=None if certificate is None else file_path(certificate, "certificate", CertificateError),
+    )
+    return Quantification.of(result)

@@ -1,0 +1,1 @@
+"""Many questions at once: audits, policies, and what a report will show."""

@@ -1,0 +1,307 @@
+"""An audit: every question worth asking about a model, from the model and its training data, in one call.
+
+The space is inferred from the data unless it is given. The questions are fairness in each sensitive attribute alone,
+in all of them together, and robustness. They share the model as read, the space, and one time limit; and what one
+proves tightens the others (see `_share_proofs`).
+"""
+
+from __future__ import annotations
+
+import builtins
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from boxqte.answers.quantify import measure, summary
+from boxqte.answers.result import ModelSummary, Result
+from boxqte.answers.verdict import Verdict
+from boxqte.auditing.policy import Check, GateReport, Policy, Requirement, both_runs, judge, within_bounds
+from boxqte.basics.budget import TimeBudget, asked_in_turn
+from boxqte.engines.protocol import Decided, Limits, Progress, Status
+from boxqte.errors import PropertyError, SpaceError
+from boxqte.exact import fraction
+from boxqte.models.importers import ImportedModel
+from boxqte.questions.properties import Epsilon, Fairness, Property, Robustness, TieRule
+from boxqte.space.space import Inference, Space, read_space
+from boxqte.space.tables import read_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TIME_LIMIT = 300.0
+ROBUSTNESS_RATE = Fraction(1, 100)
+REPORT_SHARE = 0.3  # of the time limit, where a report is to be made
+REPORT_SECONDS = 60.0  # for a report that nobody said was to be made; or as long as the audit took
+FINISH_SECONDS = 0.5  # for what comes behind the last search: putting the page together
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """One question of an audit and its answer; None if it was not asked any more."""
+
+    name: str
+    property: Property
+    result: Result | None = None
+
+    @builtins.property
+    def status(self) -> str:
+        return "not asked: interrupted" if self.result is None else str(self.result.status)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Audit:
+    """The answers of an audit, in the order of the questions.
+
+    `print(audit)` is a table, `to_frame()` a pandas table, `save_html(path)` the report. Like a mapping, it iterates over
+    the questions' names, and `audit[name]` is a question's result; `results` has them all.
+    """
+
+    questions: tuple[Question, ...]
+    space: Space
+    model: ModelSummary
+    inference: Inference | None = None
+    gate: GateReport | None = None
+    command: str = ""
+    details: dict[str, Any] = field(default_factory=dict)
+    clock: TimeBudget | None = field(default=None, repr=False)
+    """The time limit of the audit, where some of it is kept for the report."""
+
+    def __iter__(self) -> Iterator[str]:
+        """The questions' names, as a mapping has its keys; `audit[name]` is the result."""
+        return (q.name for q in self.questions)
+
+    def __len__(self) -> int:
+        return len(self.questions)
+
+    def __contains__(self, name: object) -> bool:
+        return name in [q.name for q in self.questions]
+
+    def keys(self) -> tuple[str, ...]:
+        """The questions' names."""
+        return tuple(self)
+
+    def __getitem__(self, name: str) -> Result:
+        for question in self.questions:
+            if question.name == name and question.result is not None:
+                return question.result
+        raise KeyError(f"'{name}' is no answered question; they are {', '.join(q.name for q in self.questions)}")
+
+    @property
+    def results(self) -> tuple[Result, ...]:
+        """The results of all questions that were asked."""
+        return tuple(q.result for q in self.questions if q.result is not None)
+
+    @property
+    def interrupted(self) -> bool:
+        return any(result.status is Status.INTERRUPTED for result in self.results)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a question: bounds, value, the statistical interval, status, seconds, remarks, and the verdict where
+        something is required. `lower`, `upper` and `value` are certain; `statistical_...` hold with the `confidence`."""
+        import pandas as pd
+
+        rows = []
+        for question in self.questions:
+            r = question.result
+            row: dict[str, Any] = {"question": question.name, "property": str(question.property)}
+            row |= {"lower": None if r is None else r.lower, "upper": None if r is None else r.upper}
+            row |= {"value": None if r is None else r.value}
+            drawn = None if r is None else r.statistical
+            row |= {"statistical_lower": None if drawn is None else drawn.lower}
+            row |= {"statistical_upper": None if drawn is None else drawn.upper}
+            row |= {"confidence": None if drawn is None else drawn.confidence, "status": question.status}
+            row |= {"seconds": None if r is None else r.seconds, "remarks": "" if r is None else " ".join(r.remarks)}
+            if self.gate is not None:
+                row["verdict"] = ", ".join(str(c.verdict) for c in self.checks_of(question))
+            rows.append(row)
+        return pd.DataFrame(rows)
+
+    def checks_of(self, question: Question) -> list[Check]:
+        """What is required of the question's property."""
+        if self.gate is None:
+            return []
+        return [check for check in self.gate.checks if check.requirement.property == question.property]
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything as a JSON object (the format of `boxqte audit --json`)."""
+        return {
+            "model": vars(self.model),
+            "space": {"fingerprint": self.space.fingerprint(), **self.space.to_json()},
+            "questions": [
+                {"name": q.name, "result": None if q.result is None else q.result.to_json()} for q in self.questions
+            ],
+            "gate": None if self.gate is None else self.gate.to_json(),
+            "command": self.command,
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write the JSON form."""
+        Path(path).write_text(json.dumps(self.to_json(), indent=1) + "\n", encoding="utf-8")
+
+    @property
+    def report_seconds(self) -> float:
+        if self.clock is not None and self.clock.seconds is not None:
+            return max(self.clock.left - FINISH_SECONDS, 0.0)
+        return max(REPORT_SECONDS, sum(result.seconds for result in self.results))
+
+
+def _named(
+    progress: Callable[[str, float | None, Progress], None], name: str, limit: float | None
+) -> Callable[[Progress], None]:
+    return lambda moment: progress(name, limit, moment)
+
+
+def space_of(
+    space: Any, data: Any, label: str | None, names: Sequence[str], model: Any, infer: Mapping[str, Any]
+) -> tuple[Space, Inference | None]:
+    if (space is None) == (data is None):
+        raise SpaceError("audit: give the training data, or the space; one of the two")
+    if space is not None:
+        return read_space(space), None
+    frame = read_table(data) if isinstance(data, (str, Path)) else data
+    inference = Space.infer(frame, label=label, sensitive=names, model=model, **infer)
+    return inference.space, inference
+
+
+def questions_of(
+    names: Sequence[str], epsilon: Any, kappa: Any, tie: TieRule, robustness: Any
+) -> list[tuple[str, Property]]:
+    if not names:
+        raise PropertyError("sensitive: no attribute is named; expected at least one")
+    Fairness(names, epsilon, kappa, tie=tie)  # refuses a name that is given twice, before it is asked alone
+    questions: list[tuple[str, Property]] = [
+        (name, Fairness(name, _without(epsilon, names, name), kappa, tie=tie)) for name in names
+    ]
+    if len(names) > 1:
+        questions.append((", ".join(names), Fairness(names, _without(epsilon, names, None), kappa, tie=tie)))
+    tolerance = _robustness(robustness, Fairness(names, epsilon, kappa).epsilon)
+    if tolerance is not None:
+        questions.append(("robustness", Robustness(tolerance, kappa, tie=tie)))
+    return questions
+
+
+def _without(epsilon: Any, names: Sequence[str], name: str | None) -> Any:
+    """Tolerances per attribute, less those of the attributes that are sensitive in the question."""
+    if not isinstance(epsilon, Mapping):
+        return epsilon
+    gone = names if name is None else (name,)
+    return {key: value for key, value in epsilon.items() if key not in gone}
+
+
+def _robustness(given: Any, epsilon: Epsilon) -> Any:
+    if given is None:
+        if isinstance(epsilon, Fraction):
+            return epsilon or ROBUSTNESS_RATE
+        return dict(epsilon) or ROBUSTNESS_RATE
+    if isinstance(given, Mapping):
+        return given
+    return fraction(given, PropertyError, "robustness") or None
+
+
+def requirements_of(policy: Policy | None, require: Any, asked: Sequence[tuple[str, Property]]) -> list[Requirement]:
+    """What is required: of every fairness question, and by the policy."""
+    own = [] if require is None else [Requirement(p, require, name=name) for name, p in asked if p.sensitive]
+    return own if policy is None else own + list(policy.requirements)
+
+
+def answered(
+    imported: ImportedModel,
+    space: Space,
+    asked: Sequence[tuple[str, Property]],
+    requirements: Sequence[Requirement],
+    clock: TimeBudget,
+    *,
+    report: bool,
+    engine: str,
+    limits: Limits,
+    progress: Callable[[str, float | None, Progress], None] | None = None,
+    policy: str = "",
+) -> Audit:
+    """Every question asked within the time, and the requirements judged."""
+    known = {prop for _, prop in asked}
+    asked = [*asked]
+    for requirement in requirements:
+        if requirement.property not in known:
+            known.add(requirement.property)
+            asked.append((requirement.name, requirement.property))
+    for _, prop in asked:
+        prop.check(space)
+
+    def ask(question: tuple[str, Property], limit: float | None) -> Result:
+        name, prop = question
+        watcher = None if progress is None else _named(progress, name, limit)
+        own = replace(limits, time_limit=limit)
+        return measure(imported, space, prop, engine=engine, limits=own, progress=watcher)
+
+    kept = 0.0 if clock.seconds is None else clock.seconds * (REPORT_SHARE if report else 0.0)
+    results = asked_in_turn(
+        TimeBudget(None if clock.seconds is None else max(clock.left - kept, 0.0)),
+        asked,
+        ask,
+        again=lambda question, before, limit: both_runs(before, ask(question, limit)),
+        is_open=lambda _, result: result.status is Status.TIME,
+        stopped=lambda result: result.status is Status.INTERRUPTED,
+    )
+    questions = _share_proofs([Question(name, prop, r) for (name, prop), r in zip(asked, results)])
+    gate = None
+    if requirements:
+        by_property = {q.property: q.result for q in questions}
+        checks = tuple(_judged(r, by_property[r.property], clock.left - kept) for r in requirements)
+        gate = GateReport(checks, imported.source, policy)
+    return Audit(questions, space, summary(imported), gate=gate, clock=clock if report else None)
+
+
+def _judged(requirement: Requirement, result: Result | None, seconds: float) -> Check:
+    if result is None:
+        return Check(requirement, Verdict.UNDECIDED, why="not asked: interrupted")
+    return judge(requirement, result, seconds=seconds)
+
+
+def _share_proofs(questions: Sequence[Question]) -> tuple[Question, ...]:
+    """What one question proves, others may use.
+
+    Let A be a subset of B, and the rest of the two questions alike. An x' that differs from x in some attribute of A
+    and is within epsilon elsewhere is admissible for B too, where more attributes may move freely. So a counterexample
+    for A is one for B, and an input that is fair for B is fair for A. X_kappa depends on kappa and the tie rule alone.
+    """
+    shared = []
+    for question in questions:
+        result = question.result
+        if result is None or result.converged:
+            shared.append(question)
+            continue
+        decided = result.decided
+        helped = []
+        for other in questions:
+            if other is question or other.result is None:
+                continue
+            better = _helped(question.property, decided, other.property, other.result.decided)
+            if better != decided:
+                decided = better
+                helped.append(other.name)
+        if helped:
+            ends = decided.measure()
+            details = {**result.details, "bounds_from": helped}
+            result = within_bounds(replace(result, decided=decided, details=details))
+            if ends is not None and result.bounds is not None:
+                last = (result.seconds, result.bounds.lower, result.bounds.upper)
+                result = replace(result, trace=(*result.trace, last))
+        shared.append(replace(question, result=result))
+    return tuple(shared)
+
+
+def _helped(prop: Property, decided: Decided, other: Property, proved: Decided) -> Decided:
+    """The decided masses of a question with what another one has proved."""
+    if (prop.kappa, prop.tie) != (other.kappa, other.tie):
+        return decided
+    low = max(decided.low, proved.low)
+    fair, unfair = decided.fair, decided.unfair
+    if prop.sensitive and other.sensitive and prop.epsilon == other.epsilon:
+        if set(other.sensitive) <= set(prop.sensitive):
+            unfair = max(unfair, proved.unfair)
+        if set(other.sensitive) >= set(prop.sensitive):
+            fair = max(fair, proved.fair)
+    return Decided(fair, unfair, low)

@@ -1,0 +1,357 @@
+"""A policy: what a model must satisfy before it is released. One object for Python, the command line and pytest.
+
+A requirement is a property and the least share of the confident inputs that must be treated by it. It holds when the
+lower bound clears that share, is violated when the upper bound is below it, and is undecided otherwise: a gate never
+passes on what is not proved.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Self
+
+from boxqte.answers.quantify import measure
+from boxqte.answers.result import Result
+from boxqte.answers.verdict import Verdict, decide
+from boxqte.answers.verify import verify
+from boxqte.basics.budget import TimeBudget, asked_in_turn
+from boxqte.basics.checks import file_path, seconds
+from boxqte.basics.toml import a_table, a_text, known_fields, read_toml, texts
+from boxqte.engines.protocol import Decided, Limits, Progress, Status
+from boxqte.errors import BoxQTEError, PolicyError
+from boxqte.exact import Number, fraction, plain, shown
+from boxqte.models.importers import ImportedModel
+from boxqte.questions.properties import Fairness, Property, Robustness
+from boxqte.space.space import Space
+
+VERIFY_SECONDS = 60.0  # to settle a requirement of exactly 1
+POLICY_FIELDS = ("model", "space", "time_limit", "engine", "require")
+REQUIREMENT_FIELDS = ("sensitive", "epsilon_rate", "epsilon", "kappa", "tie", "at_least")
+
+
+def share(value: object, where: str) -> Fraction:
+    """A required share: above 0 and at most 1."""
+    exact = fraction(value, PolicyError, where)
+    if not 0 < exact <= 1:
+        raise PolicyError(f"{where}: must be above 0 and at most 1, found {plain(exact)}")
+    return exact
+
+
+@dataclass(frozen=True, init=False)
+class Requirement:
+    """One line of a policy.
+
+    Parameters
+    ----------
+    property
+        `Fairness(...)` or `Robustness(...)`.
+    at_least
+        The least share of the confident inputs that must be treated fairly (or robustly); above 0 and at most 1.
+    name
+        How reports call it; by default the property itself.
+
+    Examples
+    --------
+    >>> from boxqte import Fairness
+    >>> str(Requirement(Fairness("sex"), at_least=0.99))
+    'fairness (sensitive sex; epsilon rate 0; kappa 0.5) at least 0.99'
+    """
+
+    property: Property
+    at_least: Fraction
+    name: str
+
+    def __init__(self, property: Property, at_least: Number, *, name: str | None = None):
+        if not isinstance(property, Property):
+            raise PolicyError(f"requirement: expected Fairness(...) or Robustness(...), found {property!r}")
+        where = "at_least" if name is None else f"requirement '{name}', at_least"
+        object.__setattr__(self, "property", property)
+        object.__setattr__(self, "at_least", share(at_least, where))
+        object.__setattr__(self, "name", str(property) if name is None else name)
+
+    def __str__(self) -> str:
+        return f"{self.property} at least {plain(self.at_least)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The requirement as a JSON object; its fields are those of a policy file."""
+        return {"name": self.name, **self.property.to_json(), "at_least": plain(self.at_least)}
+
+
+@dataclass(frozen=True, eq=False)
+class Check:
+    """A requirement and what is proved about it; `result` is None if it was not asked (see `why`)."""
+
+    requirement: Requirement
+    verdict: Verdict
+    result: Result | None = None
+    why: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GateReport:
+    """The checks of a policy, in its order. `passed` only if every one of them holds."""
+
+    checks: tuple[Check, ...]
+    model: str = ""
+    policy: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Violated if any is, else undecided if any is, else it holds."""
+        verdicts = {check.verdict for check in self.checks}
+        return next(v for v in (Verdict.VIOLATED, Verdict.UNDECIDED, Verdict.HOLDS) if v in verdicts)
+
+    @property
+    def passed(self) -> bool:
+        return self.verdict is Verdict.HOLDS
+
+    @property
+    def exit_code(self) -> int:
+        """0 all hold, 1 one is violated, 3 none is violated but one is undecided."""
+        return self.verdict.exit_code
+
+    @property
+    def interrupted(self) -> bool:
+        return any(c.result is not None and c.result.status is Status.INTERRUPTED for c in self.checks)
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as a JSON object (the format of `boxqte gate --json`)."""
+        return {
+            "verdict": str(self.verdict),
+            "model": self.model,
+            "policy": self.policy,
+            "checks": [
+                {
+                    "requirement": check.requirement.to_json(),
+                    "verdict": str(check.verdict),
+                    "why": check.why,
+                    "result": None if check.result is None else check.result.to_json(),
+                }
+                for check in self.checks
+            ],
+        }
+
+    def __repr__(self) -> str:
+        return f"GateReport({self.verdict}: {', '.join(f'{c.requirement.name} {c.verdict}' for c in self.checks)})"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Requirements, and what they are about (api/gate.py says what each field means to a user)."""
+
+    requirements: tuple[Requirement, ...]
+    model: str | None = None
+    space: str | None = None
+    time_limit: float | None = None
+    engine: str | None = None
+    source: str = field(default="", compare=False)
+
+    def __init__(
+        self,
+        requirements: Iterable[Requirement],
+        *,
+        model: str | None = None,
+        space: str | None = None,
+        time_limit: float | None = None,
+        engine: str | None = None,
+        source: str = "",
+    ):
+        given = tuple(requirements) if isinstance(requirements, Iterable) else (requirements,)
+        for requirement in given:
+            if not isinstance(requirement, Requirement):
+                raise PolicyError(f"{source or 'policy'}: expected Requirement(...), found {shown(requirement)}")
+        time_limit = seconds(time_limit, "time_limit", PolicyError)
+        if not given:
+            raise PolicyError(f"{source or 'policy'}: there is no requirement in it")
+        names = [r.name for r in given]
+        for name in names:
+            if names.count(name) > 1:
+                raise PolicyError(f"{source or 'policy'}: two requirements are named '{name}'")
+        fields = {"requirements": given, "model": model, "space": space, "time_limit": time_limit, "engine": engine}
+        for name, content in {**fields, "source": source}.items():
+            object.__setattr__(self, name, content)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a TOML file; the paths in it are relative to its folder."""
+        document = read_toml(file_path(path, "policy", PolicyError), PolicyError)
+        return cls.from_document(document, source=str(path), folder=Path(path).parent)
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any], *, source: str = "policy", folder: Path | None = None) -> Self:
+        """The policy that the tables of a TOML file describe.
+
+        Examples
+        --------
+        >>> document = {"require": {"sex": {"sensitive": "sex", "at_least": 0.99}}}
+        >>> Policy.from_document(document).requirements[0].at_least
+        Fraction(99, 100)
+        """
+        known_fields(document, POLICY_FIELDS, source, PolicyError)
+        if "require" not in document:
+            raise PolicyError(f"{source}: it has no table [require]; expected one line a requirement, name = {{...}}")
+        lines = a_table(document["require"], f"{source}: require", PolicyError)
+        paths: dict[str, str | None] = {"model": None, "space": None}
+        for name in paths:
+            if name in document:
+                path = a_text(document[name], f"{source}: {name}", PolicyError)
+                paths[name] = path if folder is None else os.path.normpath(folder / path)
+        limit = document.get("time_limit")
+        if limit is not None:
+            where = f"{source}: time_limit"
+            limit = seconds(fraction(limit, PolicyError, where), where, PolicyError)
+        engine = None
+        if "engine" in document:
+            engine = a_text(document["engine"], f"{source}: engine", PolicyError)
+        return cls(
+            [_requirement(name, line, source) for name, line in lines.items()],
+            model=paths["model"],
+            space=paths["space"],
+            time_limit=limit,
+            engine=engine,
+            source=source,
+        )
+
+
+def judged(
+    policy: Policy,
+    imported: ImportedModel,
+    space: Space,
+    clock: TimeBudget,
+    *,
+    engine: str,
+    limits: Limits,
+    progress: Callable[[Requirement, float | None, Progress], None] | None = None,
+) -> GateReport:
+    """Ask about every requirement, each until it is decided. After Ctrl-C the rest is not asked, and undecided."""
+    for requirement in policy.requirements:
+        check_fits(requirement, space)
+
+    def ask(requirement: Requirement, limit: float | None) -> Check:
+        hears = None if progress is None else lambda moment: progress(requirement, limit, moment)
+        result = measure(
+            imported,
+            space,
+            requirement.property,
+            engine=engine,
+            limits=replace(limits, time_limit=limit, require=requirement.at_least),
+            progress=hears,
+        )
+        return judge(requirement, result, seconds=clock.left)
+
+    def again(requirement: Requirement, before: Check, limit: float | None) -> Check:
+        newer = ask(requirement, limit)
+        assert before.result is not None
+        assert newer.result is not None
+        return judge(requirement, both_runs(before.result, newer.result), seconds=clock.left)
+
+    asked = asked_in_turn(
+        clock,
+        policy.requirements,
+        ask,
+        again=again,
+        is_open=lambda _, check: check.verdict is Verdict.UNDECIDED and _status(check) is Status.TIME,
+        stopped=lambda check: _status(check) is Status.INTERRUPTED,
+    )
+    checks = [
+        Check(requirement, Verdict.UNDECIDED, why="not asked: interrupted") if check is None else check
+        for requirement, check in zip(policy.requirements, asked)
+    ]
+    return GateReport(tuple(checks), imported.source, policy.source)
+
+
+def _status(check: Check) -> Status | None:
+    return None if check.result is None else check.result.status
+
+
+def both_runs(before: Result, newer: Result) -> Result:
+    """The answer of two runs of the same question: what each has proved holds. The statistical interval is the newer
+    one's: to take the shorter of two would cost confidence."""
+    one, two = before.decided, newer.decided
+    if newer.converged:
+        decided = two
+    else:
+        decided = Decided(max(one.fair, two.fair), max(one.unfair, two.unfair), max(one.low, two.low))
+    trace = list(before.trace)
+    for moment, lower, upper in newer.trace:
+        lower, upper = (lower, upper) if not trace else (max(lower, trace[-1][1]), min(upper, trace[-1][2]))
+        trace.append((before.seconds + moment, lower, upper))
+    joined = replace(newer, decided=decided, trace=tuple(trace), seconds=before.seconds + newer.seconds)
+    return within_bounds(joined)
+
+
+def within_bounds(result: Result) -> Result:
+    """The result with its statistical interval inside its certain bounds, which another run may have brought closer."""
+    drawn, bounds = result.statistical, result.bounds
+    if drawn is None or bounds is None:
+        return result
+    lower = min(max(drawn.lower, bounds.lower), bounds.upper)
+    upper = max(min(drawn.upper, bounds.upper), lower)
+    return replace(result, statistical=replace(drawn, lower=lower, upper=upper))
+
+
+def judge(requirement: Requirement, result: Result, *, seconds: float = math.inf) -> Check:
+    """The check that a result amounts to, with the reason where it is undecided. `seconds` are what is left for it."""
+    verdict = decide(result, requirement.at_least)
+    why = ""
+    may_be_none = verdict is Verdict.UNDECIDED and requirement.at_least == 1 and result.converged
+    if may_be_none and _no_counterexample(result, min(seconds, VERIFY_SECONDS)):
+        return Check(requirement, Verdict.HOLDS, result, "verified: there is no counterexample at all", result.seconds)
+    if verdict is Verdict.UNDECIDED:
+        if result.undefined:
+            why = "a requirement about no input proves nothing: lower kappa"
+        elif result.converged:
+            why = "the requirement lies within the engine's rounding error: engine 'exhaustive' is exact on small problems"
+        else:
+            why = f"stopped by {result.status}" if result.status is not Status.INTERRUPTED else "interrupted"
+    return Check(requirement, verdict, result, why, result.seconds)
+
+
+def _no_counterexample(result: Result, seconds: float) -> bool:
+    """Whether verification proves it: a count in floating point ends within its rounding error of 1, never at 1."""
+    if result.undefined or result.asked is None or seconds <= 0:
+        return False
+    try:
+        found = verify(result.asked.model, result.asked.grid.space, result.property, time_limit=seconds)
+    except BoxQTEError:
+        return False
+    return str(found.verdict) == str(Verdict.HOLDS)
+
+
+def check_fits(requirement: Requirement, space: Space) -> None:
+    try:
+        requirement.property.check(space)
+    except BoxQTEError as error:
+        raise type(error)(f"requirement '{requirement.name}': {error}") from None
+
+
+def _requirement(name: str, line: Any, source: str) -> Requirement:
+    where = f"{source}: require.{name}"
+    table = a_table(line, where, PolicyError)
+    known_fields(table, REQUIREMENT_FIELDS, where, PolicyError)
+    if "at_least" not in table:
+        raise PolicyError(f"{where}: at_least is missing; expected the least share, such as at_least = 0.99")
+    if "epsilon" in table and "epsilon_rate" in table:
+        raise PolicyError(f"{where}: epsilon and epsilon_rate exclude each other; give one of them")
+    epsilon: Any = table.get("epsilon_rate", 0)
+    if "epsilon" in table:
+        epsilon = a_table(table["epsilon"], f"{where}.epsilon", PolicyError)
+    settings = {"kappa": table.get("kappa", Fraction(1, 2)), "tie": table.get("tie", "library")}
+    try:
+        if "sensitive" in table:
+            sensitive = texts(table["sensitive"], f"{where}.sensitive", PolicyError)
+            prop: Property = Fairness(sensitive, epsilon, **settings)
+        else:
+            prop = Robustness(epsilon, **settings)
+    except PolicyError:
+        raise
+    except BoxQTEError as error:
+        raise PolicyError(f"{where}: {error}") from None
+    at_least = share(table["at_least"], f"{where}.at_least")
+    return Requirement(prop, at_least, name=name)

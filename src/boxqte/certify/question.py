@@ -1,0 +1,193 @@
+"""The checker's own reading of a question: the model over the space in cells and integers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from bisect import bisect_left
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from boxqte.errors import CertificateError
+from boxqte.models.ensemble import ZERO_BAND, Missing, Test, TreeEnsemble, holds
+from boxqte.space.attributes import Attribute
+from boxqte.space.space import Space
+
+FORMAT = "boxqte certificate 1"
+KINDS = ("fair", "unfair", "low")
+FIXED = 2.0**62  # sums over list B are whole numbers of 1 / FIXED
+BLOCK = 64
+CLOSE = 2.0**-40  # masses are compared up to this share of the box (claims) or of the space (sums)
+CACHE = 1 << 22  # numbers that all tables in a cache may have
+HALF = Fraction(1, 2)
+NONSENSE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, StopIteration, RecursionError)
+
+
+class Rejected(CertificateError):  # noqa: N818 (it is a verdict)
+    """The certificate does not prove what it states."""
+
+
+class Axis(NamedTuple):
+    """An attribute as cells on which no test changes; the missing value, if it is declared, is the last cell."""
+
+    attribute: Attribute
+    sensitive: bool
+    starts: list[Any]  # numeric: where cells begin, (v, 0) before v or (v, 1) behind it; finite: the values
+    masses: list[int]  # in units of 1 / unit
+    unit: int
+
+
+class Question:
+    """The model over the space in integers: F = constant + sum of leaves, in 1 / unit; class 0 iff F <= neg, class 1 iff
+    F >= pos, confident iff F <= conf_neg or F >= conf_pos. `tests` has for each inner node its axis and left cells."""
+
+    def __init__(self, head: dict[str, Any], model: TreeEnsemble, expected: Space | None):
+        if head.get("format") != FORMAT:
+            raise CertificateError(f"has format {head.get('format')!r}, this checker reads '{FORMAT}'")
+        about = {name: head[name] for name in ("model", "space", "property")}
+        digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+        if head != {"format": FORMAT, **about, "question": digest}:
+            raise Rejected("the question was changed: its digest does not fit")
+        if head["model"] != model.fingerprint():
+            raise Rejected(f"is about model {head['model']:.12}, the model given is {model.fingerprint():.12}")
+        space, self.asked, self.model = Space.from_json(head["space"]), head["property"], model
+        if expected is not None and expected.fingerprint() != space.fingerprint():
+            raise Rejected("is about another space than the one given")
+        sensitive = self.asked.get("sensitive", ())
+        epsilon = [self.asked.get("epsilon_rate", 0), *self.asked.get("epsilon", {}).values()]
+        if any(_number(e, "epsilon") for e in epsilon) or not model.is_binary or not {*sensitive} <= {*space.names}:
+            raise Rejected("is no question for a certificate: epsilon is 0, and the model has two classes")
+        columns = {column: (a, j) for a, attribute in enumerate(space) for j, column in enumerate(attribute.columns)}
+        named = {*model.feature_names} == {*columns}
+        if not named and (len(columns) != model.n_features or {*model.feature_names} & {*columns}):
+            raise Rejected("the model's columns are not those of the space")
+        # a model without names of its own takes the columns in order
+        self.owner = [columns[name] for name in model.feature_names] if named else [*columns.values()]
+        self.axes: list[Axis] = []
+        self.tests: dict[int, tuple[int, int]] = {}
+        inner = np.flatnonzero(model.test != Test.LEAF).tolist()
+        for a, attribute in enumerate(space):
+            nodes = [n for n in inner if self.owner[model.feature[n]][0] == a]
+            cells = self._numeric(attribute, nodes) if attribute.is_numeric else self._finite(attribute)
+            starts = [start for start, _, _ in cells]
+            if attribute.missing is not None:
+                cells.append((None, (math.nan,) * len(attribute.columns), attribute.missing))
+            unit = math.lcm(*(mass.denominator for _, _, mass in cells))
+            self.axes.append(
+                Axis(attribute, attribute.name in sensitive, starts, [int(c[2] * unit) for c in cells], unit)
+            )
+            self.tests |= {node: (a, self._left(node, [point for _, point, _ in cells])) for node in nodes}
+        base = model.base[0] - (Fraction(model.n_trees, 2) if model.link == "mean" else 0)
+        values = [Fraction(v) for v in model.value[:, 0].tolist()]
+        unit = math.lcm(base.denominator, *(v.denominator for v in values))
+        self.constant, self.leaves = int(base * unit), [int(v * unit) for v in values]
+        ties = {"paper": (1, -1), "library": (0, -1) if model.tie == "positive" else (1, 0)}
+        dyadic = not model.base[0].denominator & (model.base[0].denominator - 1)  # otherwise F is never 0
+        self.pos, self.neg = self.conf_pos, self.conf_neg = ties[self.asked["tie"]] if dyadic else (0, -1)
+        kappa = _number(self.asked["kappa"], "kappa")
+        if kappa > HALF:
+            level = _level(kappa, unit / model.factor, model.link == "mean")
+            self.conf_pos, self.conf_neg = level + 1, -level - 1
+        largest = max(map(abs, self.leaves)) * model.n_trees + abs(self.constant) + abs(self.conf_pos)
+        self.dtype: Any = np.int64 if largest < 2**61 else object
+
+    def _left(self, node: int, points: list[Any]) -> int:
+        """The cells that a node sends left. Points of real attributes are read as they are, not rounded to float32."""
+        model, column = self.model, self.owner[self.model.feature[node]][1]
+        left = model.goes_left(node, np.array([p[column] for p in points], float)).tolist()
+        limit, rule, default = float(model.threshold[node]), model.missing[node], bool(model.default_left[node])
+        band = {Missing.WITH_ZERO: ZERO_BAND, Missing.ZERO_EXACT: 0.0}.get(rule, -1.0)
+        for i, (x, *_) in enumerate(points):
+            if isinstance(x, Fraction):
+                plain = x < limit if model.test[node] == Test.LESS_F32 else x <= limit
+                left[i] = default if -band <= x <= band else plain
+        return sum(1 << i for i, yes in enumerate(left) if yes)
+
+    def _finite(self, attribute: Attribute) -> list[tuple[Any, Any, Fraction]]:
+        codes, known = attribute.codes, self.model.categories.get(self.owner.index((len(self.axes), 0)))
+        if codes is None and known is not None:
+            texts = [str(value) for value in known]
+            place = [known.index(v) if v in known else texts.index(str(v)) for v in attribute.values]
+            codes = tuple((float(code),) for code in place)
+        return [*zip(range(len(attribute.values)), codes or [(float(v),) for v in attribute.values],
+                     attribute.value_masses())]  # fmt: skip
+
+    def _numeric(self, attribute: Attribute, nodes: list[int]) -> list[tuple[Any, Any, Fraction]]:
+        """Cells between all points at which some test may change."""
+        model, integral = self.model, attribute.kind == "integer"
+        edges: set[tuple[Fraction, int]] = set()
+        for node in nodes:
+            test, limit = model.test[node], float(model.threshold[node])
+            if model.missing[node] in (Missing.WITH_ZERO, Missing.ZERO_EXACT):
+                band = Fraction(ZERO_BAND if model.missing[node] == Missing.WITH_ZERO else 0)
+                edges |= {(Fraction(0), 0), (Fraction(1), 0)} if integral else {(-band, 0), (band, 1)}
+            if test == Test.IN_SET:
+                codes = model.set_of(node) | model.known_codes.get(int(model.feature[node]), frozenset())
+                edges |= {(Fraction(code + i), 0) for code in codes for i in (0, 1)}
+            elif integral:  # true up to some integer
+                fails = partial(_fails, test, limit)
+                at = bisect_left(range(int(attribute.low), int(attribute.high) + 1), True, key=fails)
+                edges.add((attribute.low + at, 0))
+            else:
+                edges.add((Fraction(limit), int(test != Test.LESS_F32)))
+            if test == Test.IN_SET and not integral:
+                raise Rejected(f"'{attribute.name}' is real, but is tested for categories")
+        first, last = _ends(attribute)
+        starts = [first, *sorted(e for e in edges if first < e < last), last]
+        below = [attribute.mass_below(v) for v, _ in starts]
+        if first[0] == last[0]:  # a single real number
+            below = [Fraction(0), 1 - (attribute.missing or Fraction(0))]
+        points = [(float(v),) if integral else ((v + w) / 2,) for (v, _), (w, _) in pairwise(starts)]
+        return [*zip(starts, points, [high - low for low, high in pairwise(below)])]
+
+    def cut_of(self, a: int, held: list[Any], missing: int) -> tuple[int, int]:
+        """A cut of the certificate in our cells; it must not divide any of them."""
+        axis = self.axes[a]
+        present = len(axis.starts)
+        if a < 0 or axis.sensitive or missing not in (0, 1) or missing > len(axis.masses) - present:
+            raise Rejected("the cut is on a sensitive attribute, or on a missing value that is not declared")
+        edges = [*axis.starts, _ends(axis.attribute)[1]] if axis.attribute.is_numeric else axis.starts
+        cells = missing << present
+        for part in held:
+            if axis.attribute.is_numeric:
+                first, last = [edges.index((_number(v, "the cut"), side)) for v, side in (part[:2], part[2:])]
+                cells |= (1 << last) - (1 << first)
+            else:
+                cells |= 1 << edges.index(part)
+        return a, cells
+
+
+def _number(value: object, what: str) -> Fraction:
+    """The rational that a number of the file means; one with more digits than anybody writes would fill the memory."""
+    text = str(value) if isinstance(value, (str, float)) or (type(value) is int and abs(value) < 10**800) else "?" * 801
+    if len(text) > 800 or ("/" not in text and abs(Decimal(text).adjusted()) > 400):
+        raise Rejected(f"{what}: {text[:40]} is no number of at most 800 digits between 1e-400 and 1e400")
+    return Fraction(text)
+
+
+def _fails(test: int, limit: float, value: int) -> bool:
+    return not holds(test, limit, float(value))
+
+
+def _ends(attribute: Attribute) -> tuple[tuple[Fraction, int], tuple[Fraction, int]]:
+    return (attribute.low, 0), (attribute.high + 1, 0) if attribute.kind == "integer" else (attribute.high, 1)
+
+
+def _level(kappa: Fraction, size: Fraction, is_mean: bool) -> int:
+    """The floor of the margin above which an input is confident, with digits enough to be sure of it."""
+    if is_mean:
+        return math.floor((kappa - HALF) * size)
+    with localcontext() as context:
+        context.prec = 60 + 2 * len(str(math.ceil(size)))
+        odds = Decimal(kappa.numerator) / (kappa.denominator - kappa.numerator)
+        exact = odds.ln() * size.numerator / size.denominator
+        low, high = math.floor(exact - Decimal("1e-20")), math.floor(exact + Decimal("1e-20"))
+    if low != high:
+        raise Rejected("logit(kappa) is too close to a possible margin for this checker")
+    return low

@@ -1,0 +1,1 @@
+"""The command `boxqte`: one file a command, each with `add_parser(commands)`; main.py puts them together."""

@@ -1,0 +1,218 @@
+"""What several commands share: reading names, numbers and sizes from texts, and writing files."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from boxqte.errors import BoxQTEError
+from boxqte.exact import shown
+
+if TYPE_CHECKING:
+    from boxqte.api.quantify import Quantification
+    from boxqte.models.importers import ImportedModel
+    from boxqte.questions.properties import Property
+    from boxqte.space.space import Space
+
+OK, INTERRUPTED = 0, 130  # exit codes
+UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+class CommandError(BoxQTEError):
+    """An argument that cannot be read, or a file that cannot be written."""
+
+
+def read_names(texts: Sequence[str] | None, option: str) -> list[str]:
+    """Names between commas, of all the times an option is given; a name with a comma goes in double quotes."""
+    names = [part for text in texts or () for part in _parts(text)]
+    for name in names:
+        if not name:
+            raise CommandError(f"{option}: an empty name in '{','.join(names)}'; expected names between commas")
+    return names
+
+
+def _parts(text: str) -> list[str]:
+    parts: Iterable[list[str]] = csv.reader([text], skipinitialspace=True)
+    return [part.strip() for row in parts for part in row] or [""]
+
+
+def read_tolerances(texts: Sequence[str]) -> dict[str, str]:
+    """`name=value` between commas; the value is behind the last =, since a name may have one of its own."""
+    tolerances: dict[str, str] = {}
+    for part in (part for text in texts for part in _parts(text)):
+        name, separator, value = (piece.strip() for piece in part.rpartition("="))
+        if not separator or not name or not value:
+            raise CommandError(f"--epsilon: expected name=value, found '{part}'; one number for all is --epsilon-rate")
+        if name in tolerances:
+            raise CommandError(f"--epsilon: '{name}' is given twice")
+        tolerances[name] = value
+    return tolerances
+
+
+def property_of(arguments: argparse.Namespace) -> Property:
+    """The property that the options of `add_question` describe."""
+    from boxqte.questions.properties import Fairness, Robustness
+
+    epsilon = arguments.epsilon_rate
+    if arguments.epsilon is not None:
+        epsilon = read_tolerances(arguments.epsilon)
+    if arguments.sensitive is None:
+        return Robustness(epsilon, arguments.kappa, tie=arguments.tie)
+    return Fairness(read_names(arguments.sensitive, "--sensitive"), epsilon, arguments.kappa, tie=arguments.tie)
+
+
+def read_question(arguments: argparse.Namespace) -> tuple[ImportedModel, Space, Property]:
+    """The model, the space and the property that `add_model`, `--space` and `add_question` name, and that they fit."""
+    prop = property_of(arguments)
+    from boxqte.models.importers import load_model
+    from boxqte.space.space import Space
+
+    space = Space.load(arguments.space)
+    prop.check(space)
+    return load_model(arguments.model, allow_pickle=arguments.allow_pickle), space, prop
+
+
+def read_result(arguments: argparse.Namespace) -> Quantification:
+    """The answer to the command's question, for a command that shows a part of it; only x that satisfy `--where` count."""
+    question = read_question(arguments)
+    from boxqte.api.quantify import quantify
+
+    limits = {name: getattr(arguments, name) for name in ("time_limit", "workers", "memory_limit")}
+    result = quantify(*question, **limits)
+    return result if arguments.where is None else result.restrict(arguments.where)
+
+
+def read_size(text: str) -> int:
+    digits = text.strip().upper().removesuffix("B").removesuffix("I")
+    unit = digits[-1:] if digits[-1:] in ("K", "M", "G", "T") else ""
+    return int(float(digits.removesuffix(unit)) * UNITS[unit])
+
+
+def read_count(text: str) -> int:
+    from boxqte.engines.options import count
+
+    return count(text)
+
+
+def converter(kind: Any, wanted: str) -> Any:
+    """A converter whose error says what is wanted."""
+
+    def convert(text: str) -> Any:
+        try:
+            return kind(text)
+        except (ValueError, OverflowError):
+            raise argparse.ArgumentTypeError(f"expected {wanted}, found {shown(text)}") from None
+
+    return convert
+
+
+def check_output(path: str | None, option: str) -> None:
+    """Refuse an output file that cannot be written before the work is done, not after."""
+    if path is None or path == "-":
+        return
+    where = f"{option} {path}"
+    if not path:
+        raise CommandError(f"{option}: the file name is empty")
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        folder = Path(path).parent
+        if not folder.is_dir():
+            raise CommandError(f"{where}: there is no directory '{folder}'") from None
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise CommandError(f"{where}: nothing can be written in '{folder}'") from None
+        return
+    except OSError as error:
+        raise CommandError(f"{where}: {error.strerror}") from None
+    if os.path.isdir(path):
+        raise CommandError(f"{where}: is a directory, expected a file")
+    if not os.access(path, os.W_OK):
+        raise CommandError(f"{where}: cannot be written")
+
+
+def write_json(path: str | None, document: Any) -> CommandError | None:
+    """Write the JSON file, if one is asked for; the error, so that what can be printed is printed first."""
+    return None if path is None else write_text(path, json.dumps(document, indent=1) + "\n")
+
+
+def write_text(path: str | None, text: str) -> CommandError | None:
+    """Write the file, if one is asked for; - is standard output. The error is returned, as `write_json` does."""
+    if path is None:
+        return None
+    if path == "-":
+        sys.stdout.write(text)
+        return None
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        return CommandError(f"{path}: cannot be written: {error.strerror}")
+    return None
+
+
+def raise_first(*errors: CommandError | None) -> None:
+    """Raise the first of the errors that writing gave, if there is one."""
+    for error in errors:
+        if error is not None:
+            raise error
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help="XGBoost (JSON, UBJSON), LightGBM (text), CatBoost (JSON), "
+                        "scikit-learn (skops, or pickle with --allow-pickle)")  # fmt: skip
+    parser.add_argument("--allow-pickle", action="store_true", help="unpickle the file, which runs code in it")
+
+
+def add_question(parser: argparse.ArgumentParser) -> Any:
+    """The options that say what is asked."""
+    asked = parser.add_argument_group("what is asked")
+    asked.add_argument("--sensitive", metavar="A,B", action="append", help="sensitive attributes; several are one set")
+    epsilon = asked.add_mutually_exclusive_group()
+    epsilon.add_argument("--epsilon-rate", metavar="R", default="0",
+                         help="tolerance as a share of each numeric attribute's range (default 0)")  # fmt: skip
+    epsilon.add_argument("--epsilon", metavar="NAME=VALUE,...", action="append",
+                         help="tolerance per attribute, in its own unit; 0 for those that are not named")  # fmt: skip
+    asked.add_argument("--kappa", metavar="K", default="0.5",
+                       help="only inputs with confidence above it count (default 0.5: all, for two classes)")  # fmt: skip
+    asked.add_argument("--tie", choices=("library", "paper"), default="library",
+                       help="the class at margin 0: what the library's predict says, or none")  # fmt: skip
+    return asked
+
+
+def add_work(parser: argparse.ArgumentParser, *wanted: str) -> Any:
+    """The options that say how to work: all of them, or those that are wanted."""
+    work = parser.add_argument_group("how to work")
+    number, whole = converter(float, "a number"), converter(read_count, "a whole number")
+    options: dict[str, dict[str, Any]] = {
+        "--engine": {"metavar": "E", "help": "see boxqte engines"},
+        "--option": {"metavar": "NAME=VALUE", "action": "append", "default": [], "help": "an option of the engine"},
+        "--time-limit": {"metavar": "S", "type": number, "help": "stop after so many seconds, with bounds"},
+        "--gap": {"metavar": "G", "type": number, "default": 0.0, "help": "stop once upper - lower <= G (default 0)"},
+        "--workers": {"metavar": "N", "type": whole, "help": "threads or processes (default: one per core)"},
+        "--memory-limit": {"metavar": "4G", "type": converter(read_size, "bytes, such as 4G or 500M"),
+                           "help": "the most memory (default: half of the machine)"},
+        "--node-limit": {"metavar": "N", "type": whole, "help": "stop after so many nodes: repeats exactly"},
+    }  # fmt: skip
+    for option in wanted or options:
+        work.add_argument(option, **options[option])
+    return work
+
+
+def add_display(parser: argparse.ArgumentParser) -> Any:
+    """The output group, with the options that every command that computes has."""
+    out = parser.add_argument_group("output")
+    out.add_argument("--quiet", action="store_true", help="no progress and no notes")
+    out.add_argument("--no-color", action="store_true", help="no colours (so does the environment's NO_COLOR)")
+    return out
+
+
+def wants_colors(arguments: argparse.Namespace, stream: Any) -> bool:
+    """Whether to colour what goes to the stream."""
+    from boxqte.report.progress import is_terminal, wants_color
+
+    return wants_color(arguments.no_color) and is_terminal(stream)

@@ -1,0 +1,87 @@
+"""`boxqte space infer` and `boxqte space show`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from boxqte.cli.arguments import (
+    OK,
+    check_output,
+    raise_first,
+    read_names,
+    write_json,
+)
+from boxqte.cli.wording import in_flags
+
+if TYPE_CHECKING:
+    pass
+
+
+def add_parser(commands: Any) -> None:
+    space = commands.add_parser("space", help="make or show an input space", description="Make or show an input space.")
+    spaces = space.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_infer(spaces)
+    show = spaces.add_parser("show", help="show a space", description="Show a space as a table.")
+    show.add_argument("space", metavar="SPACE.json")
+    show.set_defaults(run=_show)
+
+
+def _add_infer(spaces: Any) -> None:
+    parser = spaces.add_parser(
+        "infer",
+        help="infer a space from data",
+        description="Infer the kinds and domains of the attributes from a table, and say why.",
+    )
+    parser.add_argument("data", metavar="DATA.csv", help="a CSV file with a header (or Parquet)")
+    parser.add_argument("-o", "--output", metavar="SPACE.json", required=True, help="- is standard output")
+    parser.add_argument("--label", metavar="COLUMN", help="the target column, which is no attribute")
+    parser.add_argument("--sensitive", metavar="A,B", action="append", help="attributes to mark as sensitive")
+    for kind in ("categorical", "integer", "real"):
+        parser.add_argument(f"--{kind}", metavar="A,B", action="append", help=f"columns that are {kind}")
+    parser.add_argument("--missing", choices=("error", "declare", "ignore"), default="error",
+                        help="missing values: refuse, make them part of the domain, or leave them out")  # fmt: skip
+    parser.add_argument("--mass", choices=("uniform", "data"), default="uniform",
+                        help="all values of an attribute alike, or as often as in the data")  # fmt: skip
+    parser.add_argument("--model", metavar="MODEL", help="use the model's columns, categories and encoder")
+    parser.add_argument("--allow-pickle", action="store_true", help="unpickle the model, which runs code in it")
+    parser.set_defaults(run=_infer)
+
+
+def _infer(arguments: argparse.Namespace) -> int:
+    check_output(arguments.output, "--output")
+    from boxqte.space.space import Space
+    from boxqte.space.tables import read_table
+
+    model = None
+    if arguments.model is not None:
+        from boxqte.models.importers import load_model
+
+        model = load_model(arguments.model, allow_pickle=arguments.allow_pickle)
+    inference = Space.infer(
+        read_table(arguments.data),
+        label=arguments.label,
+        sensitive=read_names(arguments.sensitive, "--sensitive"),
+        missing=arguments.missing,
+        mass=arguments.mass,
+        model=model,
+        categorical=read_names(arguments.categorical, "--categorical"),
+        integer=read_names(arguments.integer, "--integer"),
+        real=read_names(arguments.real, "--real"),
+    )
+    unwritten = write_json(arguments.output, inference.space.to_json())
+    raise_first(unwritten)
+    to_stdout = arguments.output == "-"
+    print(in_flags(str(inference), arguments.command), file=sys.stderr if to_stdout else sys.stdout)
+    if not to_stdout:
+        print(f"\nwritten to {arguments.output}; to change a kind, --categorical, --integer or --real NAME, or edit it")
+    return OK
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    from boxqte.report.text import space_text
+    from boxqte.space.space import Space
+
+    print(space_text(Space.load(arguments.space)))
+    return OK

@@ -1,0 +1,113 @@
+"""Which search answers a grid: its workers, its root boxes, and the proved bound on its rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from boxqte.basics.machine import half_of_memory
+from boxqte.engines.box import classes, exchange_worker, window_worker
+from boxqte.engines.box.driver import Worker
+from boxqte.engines.box.inside import Inside
+from boxqte.engines.box.options import BoxOptions
+from boxqte.engines.box.problem import Problem, compile_problem, sensitive_classes
+from boxqte.engines.protocol import BoxArray, FloatArray, Limits
+from boxqte.errors import EngineError
+from boxqte.questions.class_grid import ClassGrid
+from boxqte.questions.grid import AnyGrid, Grid, binary
+
+Roots = Callable[[Any], BoxArray] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A search that is ready to be driven."""
+
+    problem: Problem | classes.ClassProblem
+    make_worker: Callable[[], Worker]
+    roots: BoxArray
+    masses: FloatArray
+    batch: int
+    inside: Inside | None = None
+    """How bounds inside open boxes are found, where the search has such."""
+
+    @property
+    def rounding(self) -> Fraction:
+        return rounding_bound(self.problem)
+
+
+def plan(grid: AnyGrid, options: BoxOptions, limits: Limits, *, notes: bool, roots: Roots = None) -> Plan:
+    """The search for a grid. notes: whether workers keep what they close, one by one."""
+    if isinstance(grid, ClassGrid):
+        return _classes(grid, notes)
+    two = binary(grid)
+    return (
+        _tolerance(two, options, limits, roots) if two.has_tolerance else _exchange(two, options, limits, notes, roots)
+    )
+
+
+def _exchange(grid: Grid, options: BoxOptions, limits: Limits, notes: bool, roots: Roots) -> Plan:
+    """No attribute moves: x' differs from x in sensitive attributes only."""
+    p = compile_problem(grid)
+    start = exchange_worker.root_boxes(p) if roots is None else roots(p)
+    room = (limits.memory_limit or half_of_memory()) // (8 * limits.workers)
+    n_classes = len(sensitive_classes(p)[1])
+
+    def make_worker() -> exchange_worker.ExchangeWorker:
+        return exchange_worker.ExchangeWorker(
+            p,
+            finish_limit=options.finish_limit,
+            depth_first_below=options.depth_first_below,
+            call_work=options.call_work,
+            batch=options.batch,
+            notes=notes,
+            memory=min(room, exchange_worker.WORKER_MEMORY),
+        )
+
+    inside = Inside(exchange_worker.ExchangeWorker.enclose, exchange_worker.inside_rounding_bound(p, n_classes))
+    return Plan(p, make_worker, start, exchange_worker.box_masses(p, start), options.batch, inside)
+
+
+def _classes(grid: ClassGrid, notes: bool) -> Plan:
+    """Three classes or more, any epsilon."""
+    axis_ids = classes.ClassWorker(grid).decider.problem.axis_ids
+    problem = classes.ClassProblem(grid, axis_ids)
+    roots = classes.root_ranges(grid, axis_ids)
+    return Plan(problem, lambda: classes.ClassWorker(grid, notes=notes), roots, np.ones(1), classes.FRONTIER)
+
+
+def _tolerance(grid: Grid, options: BoxOptions, limits: Limits, roots: Roots) -> Plan:
+    """Some attribute moves by epsilon."""
+    p = compile_problem(grid)
+    if (2 * p.fuzz + 2) << p.shift >= 1 << 63:
+        raise EngineError(
+            "engine 'box': the leaf values differ so much in magnitude that epsilon > 0 cannot be answered exactly in two "
+            "64-bit numbers; use engine 'exhaustive'"
+        )
+    start = exchange_worker.root_boxes(p) if roots is None else roots(p)
+    room = (limits.memory_limit or half_of_memory()) // limits.workers
+
+    def make_worker() -> window_worker.WindowWorker:
+        return window_worker.WindowWorker(
+            p,
+            mixed_limit=options.mixed_limit,
+            cell_limit=options.cell_limit,
+            memory=room,
+            dense_cells=options.dense_cells,
+            table_cells=options.table_cells,
+        )
+
+    return Plan(p, make_worker, start, exchange_worker.box_masses(p, start), 1)
+
+
+def rounding_bound(problem: Problem | classes.ClassProblem) -> Fraction:
+    """A proved bound on the rounding error of every sum of closed boxes' masses (docs/engine.md, 'Rounding')."""
+    if isinstance(problem, classes.ClassProblem):
+        return classes.class_rounding_bound(problem)
+    if problem.grid.has_tolerance:
+        return window_worker.rounding_bound(problem)
+    return exchange_worker.rounding_bound(problem, len(sensitive_classes(problem)[1]))

@@ -1,0 +1,40 @@
+"""The one place where an engine says no: what it is asked for beyond the plain question, and cannot do."""
+
+from __future__ import annotations
+
+from boxqte.engines import ENGINES, engine_class
+from boxqte.engines.protocol import Capability, Companions
+from boxqte.errors import BoxQTEError, CertificateError, CheckpointError, EngineError, ModelError
+from boxqte.questions.grid import AnyGrid
+
+WORDS: dict[Capability, tuple[type[BoxQTEError], str]] = {
+    Capability.MANY_CLASSES: (ModelError, "answers for two classes only"),
+    Capability.CHECKPOINT: (CheckpointError, "cannot save its state (checkpoint)"),
+    Capability.CERTIFICATE: (CertificateError, "writes no certificate"),
+    Capability.CLUSTER: (EngineError, "runs in this process only"),
+}
+
+
+def refuse(name: str, grid: AnyGrid, companions: Companions) -> None:
+    """Raise, in one line that says what would be accepted, if the engine cannot do what it is asked for."""
+    many = not grid.ensemble.is_binary
+    asked = {
+        Capability.MANY_CLASSES: many,
+        Capability.CHECKPOINT: companions.keeper is not None,
+        Capability.CERTIFICATE: companions.recorder is not None,
+        Capability.CLUSTER: companions.cluster is not None,
+    }
+    able = engine_class(name).capabilities
+    for capability, wanted in asked.items():
+        if wanted and capability not in able:
+            error, words = WORDS[capability]
+            others = ", ".join(n for n in sorted(ENGINES) if capability in engine_class(n).capabilities)
+            found = f"; the model has {grid.ensemble.n_outputs}" if capability is Capability.MANY_CLASSES else ""
+            raise error(f"engine '{name}' {words}{found}; {capability.value}: engines {others}")
+    if many and (companions.keeper is not None or companions.recorder is not None):
+        raise ModelError("checkpoints and certificates are for models with two classes; leave them out for this model")
+    moved = [n for n, value in grid.property.tolerances(grid.space).items() if value]
+    if companions.recorder is not None and moved:
+        raise CertificateError(
+            f"certificate: there are certificates for epsilon = 0 only, but '{moved[0]}' has a tolerance; leave it out"
+        )

@@ -1,0 +1,1 @@
+"""What a model computes: the ensemble, its decision rule, and one importer a library."""

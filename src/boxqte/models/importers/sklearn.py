@@ -1,0 +1,404 @@
+"""scikit-learn: trees, forests, both kinds of gradient boosting, and pipelines that end in a model of any library.
+
+Trees and forests test float32(x) <= t with a float64 t, histogram gradient boosting x <= t in float64. `predict` of a
+forest compares the mean class fractions of its trees; both kinds of boosting add leaf values to a constant.
+Files are pickles (joblib or not), read only with `allow_pickle`, and skops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from boxqte.errors import ModelError
+from boxqte.exact import shown
+from boxqte.models.encoders import from_transformer
+from boxqte.models.ensemble import EnsembleBuilder, FloatArray, Test
+from boxqte.models.importers import ImportedModel, load_model
+from boxqte.models.importers.sklearn_pipeline import read_pipeline
+from boxqte.models.importers.structure import check_tree, finite, integer, numbers, real, within
+from boxqte.models.importers.unpickle import looks_like_pickle, looks_like_skops, one_line, read_pickle, read_skops
+
+Native = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.int64]]
+
+OTHER_LIBRARIES = ("xgboost", "lightgbm", "catboost")  # whose classifiers may end a pipeline or lie in a pickle
+LARGEST_F32 = float(np.finfo(np.float32).max)
+LARGEST_F64 = float(np.finfo(np.float64).max)
+
+
+def recognises(source: object) -> bool:
+    """Anything that is a scikit-learn estimator, a pickle or a skops file; `load` says which of them it reads."""
+    if isinstance(source, Path):
+        return looks_like_pickle(source) or looks_like_skops(source)
+    return any(cls.__module__.partition(".")[0] == "sklearn" for cls in type(source).__mro__)
+
+
+def load(source: Any, *, allow_pickle: bool) -> ImportedModel:
+    """Read a live estimator or pipeline, or a file that holds one."""
+    if not isinstance(source, Path):
+        return _import(source)
+    read = read_skops if looks_like_skops(source) else read_pickle
+    model = read(source, allow_pickle=allow_pickle)
+    try:
+        return replace(_import(model), source=str(source))
+    except ModelError as error:
+        raise ModelError(f"{source}: {error}") from error
+
+
+def _import(model: Any) -> ImportedModel:
+    cls = type(model)
+    try:
+        if cls.__module__.partition(".")[0] in OTHER_LIBRARIES:
+            return load_model(model)
+        if cls.__name__ in READERS and cls.__module__.startswith("sklearn."):
+            return READERS[cls.__name__](model, cls.__name__)
+    except ModelError:
+        raise
+    except Exception as error:
+        # An object from a pickle can have any attribute missing or of any type; what its library makes of that is
+        # beyond listing.
+        raise ModelError(f"{cls.__name__}: malformed ({one_line(error)})") from error
+    accepted = ", ".join(READERS)
+    raise ModelError(f"{cls.__module__}.{cls.__qualname__} is not read; accepted are exactly {accepted}")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Trees and forests
+
+
+def _read_forest(model: Any, where: str) -> ImportedModel:
+    classes, names = _classes(model, where), _feature_names(model, where)
+    if hasattr(model, "tree_"):
+        trees = [(model.tree_, f"{where}.tree_")]
+    else:
+        members = _fitted(model, "estimators_", where)
+        trees = [(member.tree_, f"{where}.estimators_[{t}].tree_") for t, member in enumerate(members)]
+    binary = len(classes) == 2
+    builder = EnsembleBuilder()
+    for tree, here in trees:
+        nodes, value, leaf = _nodes(tree, len(names), len(classes), here)
+        _check_fractions(value, leaf, here)
+        builder.add_tree(
+            **_tests(nodes, leaf, here),
+            value=_fraction_of_second(value) if binary else value,
+            output=0 if binary else -1,
+        )
+    ensemble = builder.build(
+        library="sklearn",
+        feature_names=names,
+        base=[0] * (1 if binary else len(classes)),
+        link="mean",
+        classes=classes,
+    )
+    return ImportedModel(ensemble, where, _native(model, classes))
+
+
+def _check_fractions(value: FloatArray, leaf: npt.NDArray[np.bool_], where: str) -> None:
+    """Since scikit-learn 1.3 leaves hold class fractions (before: counts, divided by their sum in predict_proba)."""
+    for c in range(value.shape[1]):
+        finite(value[:, c], f"{where}.value[:, 0, {c}]", only=leaf)
+    off = leaf & ((np.abs(value.sum(axis=1) - 1.0) > 1e-6) | (value < 0.0).any(axis=1))
+    if off.any():
+        at = int(np.flatnonzero(off)[0])
+        raise ModelError(f"{where}.value[{at}]: expected class fractions with sum 1, found {shown(value[at].tolist())}")
+
+
+def _fraction_of_second(value: FloatArray) -> FloatArray:
+    """The fraction of the second class such that its excess over 1/2 is half the difference that `predict` looks at.
+
+    The two fractions are divided by a separately rounded sum of weights and need not add up to 1. `predict` compares
+    them with each other, not one with 1/2, so p1 alone could be on the wrong side by more than the rounding of a sum.
+    Where they do add up, this is p1 unchanged.
+    """
+    second = value[:, 1].copy()
+    for at in np.flatnonzero(np.isfinite(value).all(axis=1) & (value[:, 0] + second != 1.0)):
+        first = Fraction(float(value[at, 0]))
+        second[at] = float(Fraction(1, 2) + (Fraction(float(second[at])) - first) / 2)
+    return second
+
+
+def _nodes(
+    tree: Any, n_features: int, width: int, where: str
+) -> tuple[npt.NDArray[Any], FloatArray, npt.NDArray[np.bool_]]:
+    """The checked node and value arrays of a `sklearn.tree._tree.Tree`, and which nodes are leaves."""
+    if type(tree).__name__ != "Tree" or not type(tree).__module__.startswith("sklearn."):
+        raise ModelError(f"{where}: expected sklearn.tree._tree.Tree, found {type(tree).__qualname__}")
+    count = int(tree.node_count)
+    if count < 1:
+        raise ModelError(f"{where}: has no nodes")
+    state = tree.__getstate__()
+    nodes, value = state["nodes"], state["values"]
+    if value.shape != (count, 1, width):
+        raise ModelError(f"{where}.value: has shape {value.shape}, expected {(count, 1, width)}")
+    leaf = nodes["left_child"] == -1
+    check_tree(nodes["left_child"], nodes["right_child"], leaf, where, ("children_left", "children_right"))
+    within(nodes["feature"], f"{where}.feature", 0, n_features - 1, only=~leaf)
+    return nodes, value[:, 0, :].copy(), leaf
+
+
+def _tests(nodes: npt.NDArray[Any], leaf: npt.NDArray[np.bool_], where: str) -> dict[str, Any]:
+    # Infinity means 'any value that is not missing', and the library refuses infinite inputs.
+    threshold = np.where(nodes["threshold"] == np.inf, LARGEST_F32, nodes["threshold"])
+    finite(threshold, f"{where}.threshold", only=~leaf)
+    return {
+        "feature": nodes["feature"],
+        "test": np.where(leaf, Test.LEAF, Test.AT_MOST_F32),
+        "threshold": threshold,
+        "left": nodes["left_child"],
+        "right": nodes["right_child"],
+        "default_left": nodes["missing_go_to_left"] != 0,
+    }
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Gradient boosting
+
+
+def _read_boosting(model: Any, where: str) -> ImportedModel:
+    members = np.asarray(_fitted(model, "estimators_", where))
+    classes, names = _classes(model, where), _feature_names(model, where)
+    n_outputs = 1 if len(classes) == 2 else len(classes)
+    if members.ndim != 2 or members.shape[1] != n_outputs:
+        raise ModelError(f"{where}.estimators_: has shape {members.shape}, expected (any, {n_outputs})")
+    loss = type(model._loss).__name__
+    if loss not in ("HalfBinomialLoss", "HalfMultinomialLoss", "ExponentialLoss"):
+        raise ModelError(f"{where}._loss: {loss} is not read; accepted are log_loss and exponential")
+    rate = real(model.learning_rate, f"{where}.learning_rate")
+    builder = EnsembleBuilder()
+    for stage, row in enumerate(members):
+        for output, member in enumerate(row):
+            here = f"{where}.estimators_[{stage}, {output}].tree_"
+            nodes, value, leaf = _nodes(member.tree_, len(names), 1, here)
+            finite(value[:, 0], f"{here}.value", only=leaf)
+            # The library adds the rounded product, so the rounded product is the leaf's value.
+            builder.add_tree(**_tests(nodes, leaf, here), value=rate * value, output=output)
+    ensemble = builder.build(
+        library="sklearn",
+        feature_names=names,
+        base=_initial(model, len(names), n_outputs, where),
+        link="sigmoid" if n_outputs == 1 else "softmax",
+        classes=classes,
+        scale=Fraction(2 if loss == "ExponentialLoss" else 1),  # which has p = sigmoid(2F)
+        tie="positive",  # `predict` of this one class asks raw >= 0; all others of the library ask raw > 0
+    )
+    return ImportedModel(ensemble, where, _native(model, classes))
+
+
+def _initial(model: Any, n_features: int, n_outputs: int, where: str) -> list[float]:
+    """What the trees are added to: constant, or the model is not a sum of its trees."""
+    init = _fitted(model, "init_", where)
+    constant = type(init).__name__ == "DummyClassifier" and type(init).__module__.startswith("sklearn.")
+    if not (isinstance(init, str) and init == "zero") and not (constant and init.strategy != "stratified"):
+        found = init if isinstance(init, str) else type(init).__name__
+        raise ModelError(f"{where}.init: {shown(found)} is not read; accepted are None, 'zero' and a DummyClassifier "
+                         "whose strategy is not 'stratified'")  # fmt: skip
+    raw = np.asarray(model._raw_predict_init(np.zeros((1, n_features), np.float32))).reshape(-1)
+    return [float(v) for v in _finite_row(raw, n_outputs, f"{where}.init_")]
+
+
+def _finite_row(row: npt.NDArray[Any], length: int, where: str) -> FloatArray:
+    checked: FloatArray = numbers(row, where, length, np.float64)
+    finite(checked, where)
+    return checked
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Histogram gradient boosting
+
+
+def _read_hist_boosting(model: Any, where: str) -> ImportedModel:
+    iterations = _fitted(model, "_predictors", where)
+    classes, names = _classes(model, where), _feature_names(model, where)
+    n_outputs = 1 if len(classes) == 2 else len(classes)
+    loss = type(model._loss).__name__
+    if loss not in ("HalfBinomialLoss", "HalfMultinomialLoss"):
+        raise ModelError(f"{where}._loss: {loss} is not read; accepted is log_loss")
+    integer(model.n_trees_per_iteration_, f"{where}.n_trees_per_iteration_", n_outputs, n_outputs)
+    order, categories = _column_order(model, len(names), where)
+    known = _known_codes(model, order, categories, where)
+    builder = EnsembleBuilder()
+    for stage, predictors in enumerate(iterations):
+        if len(predictors) != n_outputs:
+            raise ModelError(f"{where}._predictors[{stage}]: has {len(predictors)} trees, expected {n_outputs}")
+        for output, predictor in enumerate(predictors):
+            _add_predictor(builder, predictor, order, known, output, f"{where}._predictors[{stage}][{output}]")
+    baseline = np.asarray(model._baseline_prediction)
+    ensemble = builder.build(
+        library="sklearn",
+        feature_names=names,
+        base=[float(v) for v in _finite_row(baseline.reshape(-1), n_outputs, f"{where}._baseline_prediction")],
+        link="sigmoid" if n_outputs == 1 else "softmax",
+        classes=classes,
+        sum_dtype="float32" if baseline.dtype == np.float32 else "float64",
+        categories=categories,
+        known_codes=known,
+    )
+    return ImportedModel(ensemble, where, _native(model, classes, categories))
+
+
+def _column_order(model: Any, n_features: int, where: str) -> tuple[npt.NDArray[np.int64], dict[int, tuple[Any, ...]]]:
+    """The user's column behind each internal one (categorical columns come first inside), and the categories."""
+    if not hasattr(model, "_preprocessor"):
+        raise ModelError(f"{where}: fitted by a scikit-learn that is too old; accepted is 1.4 or newer")
+    if model._preprocessor is None:
+        return np.arange(n_features), {}
+    reads = model._preprocessor._transformer_to_input_indices
+    order = np.array([*reads["encoder"], *reads["numerical"]], np.int64)
+    if sorted(order.tolist()) != list(range(n_features)):
+        raise ModelError(f"{where}._preprocessor: does not read each of {n_features} columns once")
+    encoder, here = model._preprocessor.named_transformers_["encoder"], f"{where}._preprocessor.encoder"
+    if encoder.handle_unknown != "use_encoded_value" or not np.isnan(encoder.unknown_value):
+        raise ModelError(f"{here}.handle_unknown: expected that unknown categories are missing, "
+                         f"found {shown(encoder.handle_unknown)}")  # fmt: skip
+    encoded = from_transformer(encoder, where=here)
+    categories: dict[int, tuple[Any, ...]] = {}
+    for feature, column in zip(order.tolist(), encoded):
+        assert column.values is not None
+        assert column.codes is not None
+        coded = ~np.isnan(column.codes[:, 0])  # where training data had missing values, the encoder has NaN as well
+        if column.codes[coded, 0].tolist() != list(range(int(coded.sum()))):
+            raise ModelError(f"{here}.categories_: column {feature} has codes {shown(column.codes[:, 0].tolist())}")
+        categories[feature] = tuple(value for value, has_code in zip(column.values, coded.tolist()) if has_code)
+    return order, categories
+
+
+def _known_codes(
+    model: Any, order: npt.NDArray[np.int64], categories: dict[int, tuple[Any, ...]], where: str
+) -> dict[int, frozenset[int]]:
+    binning = model._bin_mapper
+    categorical = np.asarray(binning.is_categorical_).astype(bool)
+    if categorical.shape != order.shape or len(binning.bin_thresholds_) != len(order):
+        raise ModelError(f"{where}._bin_mapper: has {categorical.size} columns, expected {len(order)}")
+    known = {}
+    for column in np.flatnonzero(categorical).tolist():
+        here = f"{where}._bin_mapper.bin_thresholds_[{column}]"
+        codes = numbers(binning.bin_thresholds_[column], here, None, np.int64)
+        within(codes, here, 0, 255)
+        feature = int(order[column])
+        known[feature] = frozenset(codes.tolist())
+        if known[feature] != frozenset(range(len(categories.get(feature, ())))):
+            raise ModelError(
+                f"{here}: expected one code for each of the column's categories, found {shown(codes.tolist())}"
+            )
+    return known
+
+
+def _add_predictor(
+    builder: EnsembleBuilder,
+    predictor: Any,
+    order: npt.NDArray[np.int64],
+    known: dict[int, frozenset[int]],
+    output: int,
+    where: str,
+) -> None:
+    nodes = predictor.nodes
+    if not isinstance(nodes, np.ndarray) or nodes.ndim != 1 or nodes.dtype.names is None:
+        raise ModelError(f"{where}.nodes: expected a record array, found {shown(nodes)}")
+    leaf = nodes["is_leaf"] != 0
+    check_tree(
+        nodes["left"].astype(np.int64), nodes["right"].astype(np.int64), leaf, f"{where}.nodes", ("left", "right")
+    )
+    within(nodes["feature_idx"], f"{where}.nodes.feature_idx", 0, len(order) - 1, only=~leaf)
+    finite(nodes["value"], f"{where}.nodes.value", only=leaf)
+    by_set = (nodes["is_categorical"] != 0) & ~leaf
+    # Infinity means 'any value that is not missing'; no domain holds an infinite value.
+    threshold = np.where(by_set | (nodes["num_threshold"] == np.inf), LARGEST_F64, nodes["num_threshold"])
+    finite(threshold, f"{where}.nodes.num_threshold", only=~leaf)
+    feature = np.where(leaf, 0, order[np.where(leaf, 0, nodes["feature_idx"])])
+    bits = np.asarray(predictor.raw_left_cat_bitsets)
+    if by_set.any() and (bits.ndim != 2 or bits.shape[1] != 8 or bits.dtype != np.uint32):
+        raise ModelError(f"{where}.raw_left_cat_bitsets: expected 8 uint32 a row, found {bits.dtype} {bits.shape}")
+    within(nodes["bitset_idx"], f"{where}.nodes.bitset_idx", 0, len(bits) - 1, only=by_set)
+    sets = {}
+    for node in np.flatnonzero(by_set).tolist():
+        if int(feature[node]) not in known:
+            raise ModelError(f"{where}.nodes[{node}]: tests categories of column {feature[node]}, which has none")
+        members = np.flatnonzero(
+            np.unpackbits(bits[nodes["bitset_idx"][node]].astype("<u4").view(np.uint8), bitorder="little")
+        )
+        # A split of one category against missing values gets no bitset of its own and is read with the tree's first
+        # one (scikit-learn 1.9), so a set can hold codes that its column does not have and that no input can be.
+        sets[node] = sorted(known[int(feature[node])].intersection(members.tolist()))
+    builder.add_tree(
+        feature=feature,
+        test=np.where(leaf, Test.LEAF, np.where(by_set, Test.IN_SET, Test.AT_MOST_F64)),
+        threshold=threshold,
+        left=nodes["left"],
+        right=nodes["right"],
+        default_left=nodes["missing_go_to_left"] != 0,
+        value=nodes["value"],
+        sets=sets,
+        output=output,
+    )
+
+
+READERS: dict[str, Callable[[Any, str], ImportedModel]] = {
+    "DecisionTreeClassifier": _read_forest,
+    "ExtraTreeClassifier": _read_forest,
+    "RandomForestClassifier": _read_forest,
+    "ExtraTreesClassifier": _read_forest,
+    "GradientBoostingClassifier": _read_boosting,
+    "HistGradientBoostingClassifier": _read_hist_boosting,
+    "Pipeline": read_pipeline,
+}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What every estimator has
+
+
+def _fitted(model: Any, attribute: str, where: str) -> Any:
+    if not hasattr(model, attribute):
+        raise ModelError(f"{where}: not fitted")
+    return getattr(model, attribute)
+
+
+def _classes(model: Any, where: str) -> tuple[Any, ...]:
+    classes = _fitted(model, "classes_", where)
+    if isinstance(classes, list) or getattr(model, "n_outputs_", 1) != 1:
+        raise ModelError(f"{where}: predicts several targets at once; accepted is a model of one target")
+    if not isinstance(classes, np.ndarray) or classes.ndim != 1 or len(set(classes.tolist())) != len(classes):
+        raise ModelError(f"{where}.classes_: expected distinct classes, found {shown(classes)}")
+    if len(classes) < 2:
+        raise ModelError(f"{where}.classes_: has {len(classes)} classes, expected two or more")
+    return tuple(classes.tolist())
+
+
+def _feature_names(model: Any, where: str) -> list[str]:
+    n = integer(_fitted(model, "n_features_in_", where), f"{where}.n_features_in_", 1, 1_000_000)
+    names = getattr(model, "feature_names_in_", None)
+    if names is None:
+        return [f"x{i}" for i in range(n)]
+    if len(names) != n or not all(isinstance(name, str) for name in names):
+        raise ModelError(f"{where}.feature_names_in_: expected {n} names, found {shown(list(names))}")
+    return list(names)
+
+
+def _native(model: Any, classes: Sequence[Any], categories: dict[int, tuple[Any, ...]] | None = None) -> Native:
+    """The library's own prediction. Rows become a data frame, because a model fitted with names warns without them."""
+    index = {label: i for i, label in enumerate(classes)}
+
+    def predict(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+        import pandas as pd
+
+        frame = pd.DataFrame(rows, columns=getattr(model, "feature_names_in_", None))
+        for feature, values in (categories or {}).items():
+            decoded = _decoded(rows[:, feature], values)
+            frame.isetitem(feature, decoded)
+        return np.array([index[label] for label in model.predict(frame).tolist()], np.int64)
+
+    return predict
+
+
+def _decoded(codes: npt.NDArray[np.float64], values: tuple[Any, ...]) -> npt.NDArray[Any]:
+    """The user's category behind each code; missing for any other code, as the library's own encoder has it."""
+    known = np.isin(codes, np.arange(len(values)))
+    numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
+    table = np.array([*values, np.nan], np.float64 if numeric else object)
+    return table[np.where(known, codes, len(values)).astype(np.int64)]

@@ -1,0 +1,290 @@
+"""Space x TreeEnsemble x Property -> Grid: the whole question as weighted counting on a finite grid of integers.
+
+Each attribute becomes an axis of cells (axes.py), each test of the trees a set of cells, and class and confidence become
+comparisons of integers. Nothing is rounded on the way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from boxqte.errors import SpaceError
+from boxqte.exact import floor_scaled_logit
+from boxqte.models.ensemble import Test, TreeEnsemble
+from boxqte.questions.axes import Question, cast_mass, finite_axis, numeric_axis
+from boxqte.questions.class_grid import class_grid
+from boxqte.questions.grid import AnyGrid, Cut, Grid, Thresholds, Trees, binary
+from boxqte.questions.properties import Property, check_property
+from boxqte.space.attributes import Attribute
+from boxqte.space.space import Space
+
+HALF = Fraction(1, 2)
+UNITS_OF_ERROR = 8
+
+
+def build_grid(ensemble: TreeEnsemble, space: Space, prop: Property) -> Grid:
+    """The grid of a model with two classes; others are refused."""
+    return binary(build_any_grid(ensemble, space, prop))
+
+
+def build_any_grid(ensemble: TreeEnsemble, space: Space, prop: Property) -> AnyGrid:
+    """Discretise the problem exactly: a Grid, or a ClassGrid for three classes and more. Raises if they do not fit."""
+    check_property(prop)
+    tolerances = prop.tolerances(space)
+    owner = match_columns(ensemble, space)
+    nodes, test_of_node = distinct_tests(ensemble)
+    features = ensemble.feature[nodes]
+    axis_of_test = np.array([at for at, _ in owner], np.int64)[features]
+    column_of_test = np.array([column for _, column in owner], np.int64)[features]
+    masks = [0] * len(nodes)
+    axes = []
+    input_rounding = Fraction(0)
+    for at, attribute in enumerate(space):
+        mine = np.flatnonzero(axis_of_test == at)
+        tolerance = tolerances.get(attribute.name, Fraction(0))
+        question = Question(attribute, attribute.name in prop.sensitive, tolerance, ensemble, nodes[mine])
+        if attribute.is_numeric:
+            axis, found = numeric_axis(question)
+        else:
+            codes = attribute_codes(attribute, ensemble, owner.index((at, 0)))
+            axis, found = finite_axis(question, codes, column_of_test[mine].tolist())
+        for test, mask in zip(mine.tolist(), found):
+            masks[test] = mask
+        axes.append(axis)
+        if attribute.kind == "real":
+            input_rounding += cast_mass(question)
+    trees = prune(ensemble, test_of_node, axis_of_test.tolist(), masks, [axis.n_cells for axis in axes])
+    if not ensemble.is_binary:
+        return class_grid(ensemble, space, prop, axes, trees, input_rounding)
+    error = ensemble.rounding_error() / ensemble.factor
+    values, base, bits, rest = _integer_values(ensemble, trees.leaf_nodes, error)
+    return Grid(
+        ensemble=ensemble,
+        space=space,
+        property=prop,
+        axes=tuple(axes),
+        cuts=trees.cuts,
+        roots=trees.roots,
+        cut=trees.cut,
+        yes=trees.yes,
+        no=trees.no,
+        leaf=trees.leaf,
+        values=values,
+        base=base,
+        scale_bits=bits,
+        thresholds=_thresholds(ensemble, prop, bits, rest),
+        rounding=math.ceil(error * 2**bits),
+        input_rounding=min(input_rounding, Fraction(1)),
+    )
+
+
+def match_columns(ensemble: TreeEnsemble, space: Space) -> list[tuple[int, int]]:
+    """For each model feature, the attribute and the column of that attribute that feed it.
+
+    By name; by position where the model carries no names of its own (f0, f1, ... / Column_0, ... / x0, ...).
+    """
+    where = {column: (i, j) for i, a in enumerate(space) for j, column in enumerate(a.columns)}
+    names = ensemble.feature_names
+    absent = [name for name in names if name not in where]
+    if len(absent) == len(names) == len(where) and _unnamed(names):
+        return list(where.values())
+    if absent:
+        raise SpaceError(
+            f"the model has a column '{absent[0]}' that no attribute of the space feeds; the space has {_listed(where)}"
+        )
+    taken = set(names)
+    extra = [column for column in where if column not in taken]
+    if extra:
+        raise SpaceError(
+            f"the space has a column '{extra[0]}' that the model does not take; the model takes {_listed(names)}"
+        )
+    return [where[name] for name in names]
+
+
+def attribute_codes(attribute: Attribute, ensemble: TreeEnsemble, feature: int) -> npt.NDArray[np.float64]:
+    """What each value of a finite attribute writes into each of its model columns (values x columns).
+
+    `feature` is the model's number for the first of these columns. The attribute's own codes count most, then the
+    model's categories (by value, then by text), then the values themselves.
+    """
+    if attribute.codes is not None:
+        return np.array(attribute.codes, np.float64)
+    known = ensemble.categories.get(feature)
+    if known is not None:
+        by_value: dict[Any, int] = {}
+        by_text: dict[str, int] = {}
+        for code, value in enumerate(known):
+            by_value.setdefault(value, code)
+            by_text.setdefault(str(value), code)
+        for value in attribute.values:
+            if value not in by_value and str(value) not in by_text:
+                raise SpaceError(
+                    f"attribute '{attribute.name}': value {value!r} is not a category of the model; it has "
+                    f"{_listed(by_text)}"
+                )
+        codes = [by_value[v] if v in by_value else by_text[str(v)] for v in attribute.values]
+        return np.array(codes, np.float64).reshape(-1, 1)
+    for value in attribute.values:
+        if isinstance(value, str):
+            raise SpaceError(
+                f"attribute '{attribute.name}': value {value!r} is text, but the model's column takes numbers; give the "
+                "attribute 'codes'"
+            )
+    return np.array([float(value) for value in attribute.values], np.float64).reshape(-1, 1)
+
+
+def _unnamed(names: Sequence[str]) -> bool:
+    return any(all(name == f"{prefix}{i}" for i, name in enumerate(names)) for prefix in ("f", "Column_", "x", ""))
+
+
+def _listed(names: Iterable[str]) -> str:
+    names = list(names)
+    return ", ".join(names[:12]) + (f", ... ({len(names)} in all)" if len(names) > 12 else "")
+
+
+def distinct_tests(model: TreeEnsemble) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """One node for each distinct test of the model, and for each node the index of its test (-1 at leaves)."""
+    inner = np.flatnonzero(model.test != Test.LEAF)
+    # Equal thresholds, and equal sets, get equal numbers; then a test is one integer.
+    limits, operand = np.unique(model.threshold[inner] + 0.0, return_inverse=True)  # + 0.0 makes 0 of -0
+    operand = operand.reshape(-1)
+    sets: dict[bytes, int] = {}
+    for at in np.flatnonzero(model.test[inner] == Test.IN_SET).tolist():
+        members = model.set_codes[model.set_start[inner[at]] : model.set_stop[inner[at]]]
+        operand[at] = sets.setdefault(members.tobytes(), len(sets))
+    key = model.feature[inner].astype(np.int64)
+    for part, size in (
+        (model.test[inner], 8),
+        (model.missing[inner], 8),
+        (model.default_left[inner], 2),
+        (operand, max(len(limits), len(sets), 1)),
+    ):
+        key = key * size + part
+    _, first, index = np.unique(key, return_index=True, return_inverse=True)
+    of_node = np.full(model.n_nodes, -1, np.int64)
+    of_node[inner] = index.reshape(-1)
+    return inner[first], of_node
+
+
+def prune(
+    model: TreeEnsemble,
+    test_of_node: npt.NDArray[np.int64],
+    axis_of_test: Sequence[int],
+    masks: Sequence[int],
+    sizes: Sequence[int],
+) -> Trees:
+    """The trees over cuts, without the nodes that no point of the space can take both ways."""
+    domain = [(1 << n) - 1 for n in sizes]  # the cells that are still possible on the way to the current node
+    # The number of cells is part of the key because Python hashes 2**k - 1 to one of 61 values only.
+    cuts: dict[tuple[int, int, int], int] = {}
+    asked = []  # per test: axis, the cells that it sends to yes, whether yes is the right child, its cut
+    for axis, mask in zip(axis_of_test, masks):
+        flipped = not mask & 1
+        cells = domain[axis] & ~mask if flipped else mask
+        asked.append((axis, cells, flipped, cuts.setdefault((axis, cells.bit_count(), cells), len(cuts))))
+    cut: list[int] = []
+    no: list[int] = []
+    leaf_nodes: list[int] = []
+    roots: list[int] = []
+    left, right, tests = model.left.tolist(), model.right.tolist(), test_of_node.tolist()
+    for node in model.roots.tolist():
+        roots.append(len(cut))
+        # The no sides still to come: their node, their parent's new number, and the restriction that leads to them.
+        # The trail has what the restrictions on the way to the current node have replaced.
+        later: list[tuple[int, int, int, int, int]] = []
+        trail: list[tuple[int, int]] = []
+        while True:
+            test = tests[node]
+            while test >= 0:
+                axis, mask, flipped, number = asked[test]
+                here = domain[axis]
+                inside = here & mask
+                if inside and inside != here:
+                    break
+                node = left[node] if (inside != 0) != flipped else right[node]
+                test = tests[node]
+            if test >= 0:
+                yes, other = (right[node], left[node]) if flipped else (left[node], right[node])
+                later.append((other, len(cut), axis, here ^ inside, len(trail)))
+                cut.append(number)
+                no.append(-1)
+                trail.append((axis, here))
+                domain[axis] = inside
+                node = yes
+                continue
+            cut.append(-1)
+            no.append(-1)
+            leaf_nodes.append(node)
+            depth = later[-1][-1] if later else 0
+            while len(trail) > depth:
+                axis, here = trail.pop()
+                domain[axis] = here
+            if not later:
+                break
+            node, parent, axis, cells, _ = later.pop()
+            no[parent] = len(cut)
+            trail.append((axis, domain[axis]))
+            domain[axis] = cells
+    asking = np.array(cut, np.int32)
+    used, renumbered = np.unique(asking[asking >= 0], return_inverse=True)
+    listed = list(cuts)
+    asking[asking >= 0] = renumbered.reshape(-1)
+    at_leaf = asking < 0
+    return Trees(
+        tuple(Cut(listed[number][0], listed[number][2]) for number in used.tolist()),
+        np.array(roots, np.int32),
+        asking,
+        np.where(at_leaf, -1, np.arange(1, len(asking) + 1)).astype(np.int32),  # yes comes next
+        np.array(no, np.int32),
+        np.where(at_leaf, np.cumsum(at_leaf) - 1, -1).astype(np.int32),
+        np.array(leaf_nodes, np.int64),
+    )
+
+
+def _integer_values(
+    model: TreeEnsemble, leaf_nodes: npt.NDArray[np.int64], error: Fraction
+) -> tuple[tuple[int, ...], int, int, Fraction]:
+    """Leaf values and base as exact integers in units of 2**-bits (every float is a dyadic rational).
+
+    The unit is also small against the rounding error, which is rounded up to whole units: where all leaves are votes of
+    0 and 1, a majority of one vote is no rounding error. The last result is what the base has beyond a whole number of
+    units; 0, unless it is no dyadic rational.
+    """
+    ratios = [value.as_integer_ratio() for value in model.value[leaf_nodes, 0].tolist()]
+    base = model.base[0] - (Fraction(model.n_trees, 2) if model.link == "mean" else 0)
+    unit = max((d for _, d in ratios), default=1)
+    if error:
+        unit = max(unit, 1 << math.ceil(UNITS_OF_ERROR / error).bit_length())
+    if base.denominator & (base.denominator - 1) == 0:
+        unit = max(unit, base.denominator)
+    values = tuple(n * (unit // d) for n, d in ratios)
+    whole = math.floor(base * unit)
+    return values, whole, unit.bit_length() - 1, base * unit - whole
+
+
+def _thresholds(model: TreeEnsemble, prop: Property, bits: int, rest: Fraction) -> Thresholds:
+    """Class and confidence as comparisons of the integer F, where the exact value is F + rest, 0 <= rest < 1.
+
+    For a level t: F + rest > t iff F >= floor(t - rest) + 1, and F + rest < -t iff F <= -floor(t + rest) - 1.
+    """
+    if rest:
+        pos, neg = 0, -1  # no input is a tie
+    elif prop.tie == "paper":
+        pos, neg = 1, -1
+    else:
+        pos = 0 if model.tie == "positive" else 1
+        neg = pos - 1
+    if prop.kappa <= HALF:
+        return Thresholds(pos, neg, pos, neg)
+    if model.link == "mean":
+        level = (prop.kappa - HALF) / model.factor * 2**bits
+        floors = [math.floor(level + offset) for offset in (-rest, rest)]
+    else:
+        floors = [floor_scaled_logit(prop.kappa, bits, 1 / model.factor, offset) for offset in (-rest, rest)]
+    return Thresholds(pos, neg, floors[0] + 1, -floors[1] - 1)

@@ -1,0 +1,123 @@
+"""The finite problem: axes of cells, trees over cuts, and class and confidence as comparisons of integers."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from boxqte.errors import ModelError
+from boxqte.models.ensemble import TreeEnsemble
+from boxqte.questions.axes import Axis, Int32Array
+from boxqte.questions.properties import Property
+from boxqte.space.space import Space
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A test as the set of base cells that it sends to `yes`, as a bit mask; bit 0 is always set."""
+
+    axis: int
+    mask: int
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Class 1 iff F >= pos, class 0 iff F <= neg, confident iff F >= conf_pos or F <= conf_neg; F is Grid's integer.
+
+    pos = neg + 1, but for the paper's tie rule: where F = neg + 1 = 0 can be a tie, that F has no class and
+    pos = neg + 2.
+    """
+
+    pos: int
+    neg: int
+    conf_pos: int
+    conf_neg: int
+
+    @property
+    def all_confident(self) -> bool:
+        """Whether every input is confident (kappa <= 1/2 and every input has a class)."""
+        return self.conf_pos == self.conf_neg + 1
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AnyGrid:
+    """What all grids have: axes of cells, and trees over cuts. Node n tests cut `cut[n]` (-1: leaf number `leaf[n]`)."""
+
+    ensemble: TreeEnsemble
+    space: Space
+    property: Property
+    axes: tuple[Axis, ...]
+    cuts: tuple[Cut, ...]
+    roots: Int32Array
+    cut: Int32Array
+    yes: Int32Array
+    no: Int32Array
+    leaf: Int32Array
+    rounding: int
+    """The library's class and confidence are those of some F within this many units of the exact one."""
+    input_rounding: Fraction
+    """A bound on the mass of inputs whose path could change when the library rounds real inputs to float32."""
+
+    @builtins.property  # the field above hides the builtin's name
+    def has_tolerance(self) -> bool:
+        """Whether epsilon moves anything: otherwise only sensitive attributes differ (the eps = 0 problem)."""
+        return any(axis.moves for axis in self.axes)
+
+    @builtins.property
+    def low_possible(self) -> bool:
+        """Whether an input may fail to be confident."""
+        raise NotImplementedError
+
+    def n_cells(self) -> int:
+        """How many base cells the whole space has."""
+        return math.prod(axis.n_cells for axis in self.axes)
+
+    def n_refined(self) -> int:
+        """How many refined cells the whole space has."""
+        return math.prod(len(axis.refined) for axis in self.axes)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Grid(AnyGrid):
+    """The finite problem of a model with two classes: one margin, the leaf n has the value `values[leaf[n]]`.
+
+    F(x) = base + sum of the trees' leaf values, exact integers in units of 2**-scale_bits of the ensemble's base + sum.
+    If the ensemble's base is no multiple of the unit, `base` is rounded down and `thresholds` make up for it.
+    """
+
+    values: tuple[int, ...]
+    base: int
+    scale_bits: int
+    thresholds: Thresholds
+
+    @builtins.property
+    def low_possible(self) -> bool:
+        return not self.thresholds.all_confident
+
+
+def binary(grid: AnyGrid) -> Grid:
+    """The grid as one of a model with two classes; a model with more is refused."""
+    if not isinstance(grid, Grid):
+        raise ModelError(
+            f"the model has {grid.ensemble.n_outputs} classes; this question is answered for two classes only (`quantify` "
+            "with engine auto, box, exhaustive or sample takes more)"
+        )
+    return grid
+
+
+@dataclass(frozen=True, eq=False)
+class Trees:
+    """Trees over cuts: as in Grid, with the ensemble's node behind each leaf."""
+
+    cuts: tuple[Cut, ...]
+    roots: Int32Array
+    cut: Int32Array
+    yes: Int32Array
+    no: Int32Array
+    leaf: Int32Array
+    leaf_nodes: npt.NDArray[np.int64]

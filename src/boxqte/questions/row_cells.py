@@ -1,0 +1,57 @@
+"""Rows of a table as cells of a grid."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from boxqte.models.ensemble import Test
+from boxqte.questions.building import attribute_codes, match_columns
+from boxqte.questions.grid import AnyGrid
+from boxqte.space.rows import MISSING, OUTSIDE, WORDS, TableRows, as_the_model_reads
+from boxqte.space.tables import Table
+
+
+@dataclass(frozen=True, eq=False)
+class RowCells:
+    """The refined cell of every row on every axis (0 where a row is not inside), and which rows lie in the space."""
+
+    rows: TableRows
+    cells: npt.NDArray[np.int64]
+    inside: npt.NDArray[np.bool_]
+
+
+def read_rows(grid: AnyGrid, table: Table) -> RowCells:
+    """The rows of a table as the grid's model would be given them."""
+    ensemble, space = grid.ensemble, grid.space
+    owner = match_columns(ensemble, space)
+    codes = {
+        attribute.name: list(map(tuple, attribute_codes(attribute, ensemble, owner.index((i, 0))).tolist()))
+        for i, attribute in enumerate(space)
+        if not attribute.is_numeric
+    }
+    rows = TableRows(space, table, codes)
+    casts = np.isin(ensemble.test, (Test.LESS_F32, Test.AT_MOST_F32))
+    narrow = {owner[f][0] for f in np.unique(ensemble.feature[casts]).tolist()}
+    cells = np.zeros((rows.n, len(grid.axes)), np.int64)
+    inside = np.array([problem is None for problem in rows.problems])
+    for a, axis in enumerate(grid.axes):
+        attribute, values = axis.attribute, rows.values[axis.attribute.name]
+        place: dict[Any, int] = {
+            MISSING: next((i for i, cell in enumerate(axis.refined) if cell.missing), -1),
+            OUTSIDE: -1,
+        }
+        if attribute.is_numeric:
+            edges = [cell.low for cell in axis.refined if cell.low is not None]
+            for value in {v for v in values if v not in WORDS}:
+                seen = as_the_model_reads(value, a in narrow) if attribute.kind == "real" else value
+                place[value] = max(bisect_right(edges, (seen, 0)) - 1, 0)
+        else:
+            place |= {v: i for i, cell in enumerate(axis.refined) for v in cell.values}
+        cells[:, a] = [place[v] for v in values]
+    inside &= (cells >= 0).all(axis=1)
+    return RowCells(rows, np.maximum(cells, 0), inside)

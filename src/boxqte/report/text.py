@@ -1,0 +1,370 @@
+"""Results, spaces, models and engines as plain text for a terminal, and the model's summary as JSON.
+
+Numbers are made by `boxqte.basics.numbers.number_text`, which says what each of them is.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import Any
+
+from boxqte.answers.empirical import Empirical
+from boxqte.answers.result import Bounds, Result, of_trees
+from boxqte.auditing.audit import Audit
+from boxqte.auditing.policy import Check, GateReport
+from boxqte.basics.numbers import LONG, PROGRESS, SENTENCE, SHORT, Style, number_text, short_up
+from boxqte.engines import DEFAULT_ENGINE, ENGINES, engine_class
+from boxqte.engines.options import engine_options
+from boxqte.engines.protocol import Progress
+from boxqte.exact import plain
+from boxqte.models.ensemble import Missing, Test, TreeEnsemble
+from boxqte.models.importers import ImportedModel
+from boxqte.questions.properties import Property
+from boxqte.space.attributes import Attribute
+from boxqte.space.inference import describe_domain
+from boxqte.space.space import Space
+
+WIDTH = 110
+LABEL = 20
+MAX_LISTED = 40
+TEST_WORDS = {
+    Test.LESS_F32: "x < t, x rounded to float32",
+    Test.AT_MOST_F32: "x <= t, x rounded to float32",
+    Test.AT_MOST_F64: "x <= t, x in float64",
+    Test.IN_SET: "x is in a set of categories",
+}
+MISSING_WORDS = {
+    Missing.DEFAULT: "a missing value takes the node's own default side",
+    Missing.AS_ZERO: "a missing value is read as 0",
+    Missing.WITH_ZERO: "a missing value, and zero, take the node's own default side",
+    Missing.ZERO_EXACT: "a missing value, and exactly 0, take the node's own default side",
+}
+LINK_WORDS = {
+    "sigmoid": "p = sigmoid(F), F = scale * (base + sum of the leaf values)",
+    "mean": "p = mean of the trees, F = p - 1/2",
+    "softmax": "p = softmax(F), F = scale * (base + sum of the leaf values), one F a class",
+}
+
+
+def answer_text(result: Result) -> str:
+    """The answer, what it promises, and how it is to be read."""
+    model = result.model
+    lines = [
+        _line("question", str(result.property)),
+        *_measure_lines(result),
+        *_statistical_lines(result),
+        *(_line("remark" if not i else "", remark) for i, remark in enumerate(result.remarks)),
+        _line("guarantee", result.guarantee()),
+        _line("status", f"{result.status}"),
+        _line("engine", f"{result.engine}, {result.seconds:.2f} s"),
+        _line("confident mass", between(result.confident)),
+        _line("counterexample mass", between(result.counterexample)),
+        _line("rounding_ambiguous", _at_most(result.rounding_ambiguous)),
+        _line("input_rounding", _at_most(result.input_rounding)),
+        _line("model", f"{model.source}: {model.library}, {model.trees_text}, {model.leaves} leaves"),
+        _line("inputs", "infinitely many" if result.count is None else f"{result.count:,}"),
+        "how to read it",
+        *(textwrap.fill(text, WIDTH, initial_indent="  - ", subsequent_indent="    ") for text in result.semantics()),
+    ]
+    return "\n".join(lines)
+
+
+def _measure_lines(result: Result) -> list[str]:
+    if result.undefined or result.bounds is None:
+        return [_line("measure", f"{measure_text(result)}, so there is no share to give")]
+    treated = "treated fairly" if result.property.sensitive else "robust"
+    share = f"{share_text(result)} of the confident inputs are {treated}"
+    lines = [_line("measure", measure_text(result)), _line("", share)]
+    if result.value is None and result.converged:
+        few = short_up(result.confident.upper)
+        lines.append(_line("", f"at most {few} of all inputs are confident: too few for floating point to tell more"))
+    return lines
+
+
+def _statistical_lines(result: Result) -> list[str]:
+    found = result.statistical
+    if found is None:
+        return []
+    drawn = f"{found.points:,} points drawn from what is undecided"
+    if found.unknown:
+        drawn += f", {found.unknown:,} of them given up and counted against both ends"
+    refused = result.details.get("exact_engine")
+    if refused is not None:
+        drawn = f"{found.points:,} points drawn from the whole space; no certain bounds, because {refused}"
+    return [
+        _line("statistical", statistical_text(result, LONG)),
+        _line("", drawn),
+    ]
+
+
+def measure_text(result: Result, style: Style = LONG) -> str:
+    """The measure and what it is (exact, or certain bounds); in words if there is none.
+
+    Examples
+    --------
+    >>> from boxqte import Fairness, quantify
+    >>> from boxqte.examples import loan_ensemble, loan_space
+    >>> measure_text(quantify(loan_ensemble(), loan_space(), Fairness("race"), engine="exhaustive"), SHORT)
+    '0.697030 (exact)'
+    """
+    ends = result.decided.measure()
+    if result.undefined or ends is None:
+        why = f": no input is confident at kappa {plain(result.property.kappa)}" if style is LONG else ""
+        return f"undefined{why}"
+    return number_text(*ends, style)
+
+
+def share_text(result: Result) -> str:
+    """The measure as a percentage within a sentence that says what it is."""
+    ends = result.decided.measure()
+    return "" if ends is None else number_text(*ends, SENTENCE)
+
+
+def statistical_text(result: Result, style: Style = SHORT) -> str:
+    """The statistical interval, marked as such; empty if no points were drawn."""
+    found = result.statistical
+    return "" if found is None else number_text(found.lower, found.upper, style, confidence=found.confidence)
+
+
+def numbered_remarks(results: Iterable[Result]) -> dict[str, int]:
+    """Every remark once, with the number under which a table refers to it."""
+    remarks = dict.fromkeys(remark for result in results for remark in result.remarks)
+    return {remark: number for number, remark in enumerate(remarks, 1)}
+
+
+def answer_words(result: Result) -> str:
+    """The measure, the statistical interval and the remarks on one line: for gates and build servers."""
+    parts = [measure_text(result), statistical_text(result, LONG), *result.remarks]
+    return "; ".join(part for part in parts if part)
+
+
+def progress_text(progress: Progress) -> str:
+    """One line on how far a run is."""
+    if not progress.nodes and not progress.decided:
+        return f"{progress.seconds:8.1f} s  starting"
+    return (
+        f"{progress.seconds:8.1f} s  measure {bounds_words(progress)}, decided {100 * progress.decided:.2f} %, "
+        f"{progress.nodes:,} {'nodes' if progress.statistical is None else 'points'}"
+        + (f", {progress.open_boxes:,} open" if progress.statistical is None else "")
+    )
+
+
+def bounds_words(progress: Progress) -> str:
+    """The bounds of a run so far; where points are drawn, also the interval that they give."""
+    certain = number_text(progress.lower, progress.upper, PROGRESS)
+    if progress.statistical is None:
+        return certain
+    lower, upper, confidence = progress.statistical
+    return f"{certain}, {number_text(lower, upper, PROGRESS, confidence=confidence)}"
+
+
+def between(bounds: Bounds) -> str:
+    """Bounds as text; one number where they are that close."""
+    return number_text(bounds.lower, bounds.upper)
+
+
+def _at_most(mass: float | None) -> str:
+    if mass is None:
+        return "not computed by this engine"
+    return "0" if mass == 0 else f"at most {short_up(mass)}"
+
+
+def _line(label: str, text: str) -> str:
+    return f"{label:<{LABEL}} {text}".rstrip()
+
+
+def space_text(space: Space) -> str:
+    """The attributes as a table, then what is known of the whole space."""
+    rows: list[Sequence[str]] = [("attribute", "kind", "domain", "mass", "model columns")]
+    for attribute in space:
+        columns = "" if attribute.columns == (attribute.name,) else ", ".join(attribute.columns)
+        rows.append((attribute.name, attribute.kind, describe_domain(attribute), _mass_words(attribute), columns))
+    count = space.count()
+    lines = [
+        table_text(rows),
+        "",
+        _line("attributes", f"{len(space)}, feeding {len(space.columns)} model columns"),
+        _line("inputs", "infinitely many" if count is None else f"{count:,}"),
+    ]
+    if space.label is not None:
+        lines.append(_line("label", space.label))
+    if space.sensitive:
+        lines.append(_line("marked as sensitive", ", ".join(space.sensitive)))
+    return "\n".join([*lines, _line("fingerprint", space.fingerprint())])
+
+
+def _mass_words(attribute: Attribute) -> str:
+    words = "uniform"
+    if attribute.histogram is not None:
+        words = f"histogram, {len(attribute.histogram.weights)} bins"
+    elif attribute.weights is not None:
+        words = "one weight a value"
+    return words if attribute.missing is None else f"{words}, missing {plain(attribute.missing)}"
+
+
+def model_text(imported: ImportedModel) -> str:
+    """What the model is, as it was read."""
+    model = imported.ensemble
+    summary = model_json(imported)
+    lines = [
+        _line("model", imported.source),
+        _line("library", model.library),
+        _line(
+            "trees",
+            f"{of_trees(model.n_trees, imported.trees_in_file)} with {model.n_leaves:,} leaves, depth {model.depth()}",
+        ),
+        _line("classes", ", ".join(map(str, model.classes))),
+        _line("link", LINK_WORDS[model.link]),
+        _line("base", ", ".join(_number(b) for b in model.base)),
+        *([_line("scale", _number(model.scale))] if model.scale != 1 else []),
+        _line("tie", _tie_words(model)),
+        _line("sums", f"the library adds in {model.sum_dtype}; here they are exact"),
+        *(_line("tests", f"{n:,} ask whether {TEST_WORDS[Test[kind]]}") for kind, n in summary["tests"].items()),
+        *(_line("missing", f"{n:,} tests: {MISSING_WORDS[Missing[kind]]}") for kind, n in summary["missing"].items()),
+        _line("fingerprint", model.fingerprint()),
+        "",
+    ]
+    rows: list[Sequence[str]] = [("column", "tests", "categories")]
+    for feature in summary["features"][:MAX_LISTED]:
+        values = feature.get("categories")
+        shown = "" if values is None else textwrap.shorten(", ".join(map(str, values)), 60, placeholder=", ...")
+        rows.append((feature["name"], str(feature["tests"]), shown))
+    lines.append(table_text(rows))
+    if model.n_features > MAX_LISTED:
+        lines.append(f"... and {model.n_features - MAX_LISTED} more columns (all of them with --json)")
+    if imported.encoded is not None:
+        lines += ["", "the model encodes these columns of the user's table"]
+        lines += [f"  {column.name} -> {', '.join(column.columns)}" for column in imported.encoded]
+    return "\n".join(lines)
+
+
+def model_json(imported: ImportedModel) -> dict[str, Any]:
+    """What the model is, as a JSON object (the format of `boxqte model show --json`)."""
+    model = imported.ensemble
+    inner = model.test != Test.LEAF
+    per_feature = Counter(model.feature[inner].tolist())
+    features = []
+    for i, name in enumerate(model.feature_names):
+        entry: dict[str, Any] = {"name": name, "tests": per_feature[i]}
+        if i in model.categories:
+            entry["categories"] = [v if isinstance(v, (str, int, float)) else str(v) for v in model.categories[i]]
+        features.append(entry)
+    return {
+        "source": imported.source,
+        "library": model.library,
+        "trees": model.n_trees,
+        "trees_in_file": imported.trees_in_file or model.n_trees,
+        "leaves": model.n_leaves,
+        "nodes": model.n_nodes,
+        "depth": model.depth(),
+        "classes": [c if isinstance(c, (str, int, float)) else str(c) for c in model.classes],
+        "link": model.link,
+        "base": [str(b) for b in model.base],
+        "scale": str(model.scale),
+        "tie": model.tie,
+        "sum_dtype": model.sum_dtype,
+        "tests": _counted(Test, model.test[inner].tolist()),
+        "missing": _counted(Missing, model.missing[inner].tolist()),
+        "features": features,
+        "encoded_columns": None if imported.encoded is None else [c.name for c in imported.encoded],
+        "fingerprint": model.fingerprint(),
+    }
+
+
+def _counted(kinds: Any, numbers: Iterable[int]) -> dict[str, int]:
+    return {kinds(number).name: n for number, n in sorted(Counter(numbers).items())}
+
+
+def _tie_words(model: TreeEnsemble) -> str:
+    if not model.is_binary:
+        return "the first of the largest outputs"
+    return f"F = 0 is class {model.classes[1 if model.tie == 'positive' else 0]}"
+
+
+def _number(value: Fraction) -> str:
+    return str(value.numerator) if value.denominator == 1 else repr(float(value))
+
+
+def engines_text() -> str:
+    """Every engine, with the options of its dataclass."""
+    lines = []
+    for name in ENGINES:
+        cls = engine_class(name)
+        about = " ".join((cls.__doc__ or "").partition("\n\n")[0].split())
+        lines.append(f"{name}{' (default)' if name == DEFAULT_ENGINE else ''}: {about}")
+        for option in engine_options(name):
+            head = f"  --option {option.name}={option.default} ({option.describe_type()})"
+            lines += [head, *([textwrap.fill(option.help, WIDTH, initial_indent="      ", subsequent_indent="      ")]
+                              if option.help else [])]  # fmt: skip
+    return "\n".join(lines)
+
+
+def table_text(rows: Sequence[Sequence[str]]) -> str:
+    """Rows as columns of text; the first row is the head."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip() for row in rows)
+
+
+def check_text(check: Check) -> str:
+    """The verdict on a requirement in one sentence."""
+    at_least = plain(check.requirement.at_least)
+    if check.result is None:
+        return f"{check.verdict}: required at least {at_least}; {check.why}"
+    words = f"{check.verdict}: required at least {at_least}, the measure is {answer_words(check.result)}"
+    return f"{words}; {check.why}" if check.why else words
+
+
+def gate_text(report: GateReport) -> str:
+    """One line a requirement."""
+    return "\n".join(f"{check.requirement.name}: {check_text(check)}" for check in report.checks)
+
+
+def audit_table(audit: Audit) -> list[list[str]]:
+    """The head, then a row a question; columns that nothing has are left out."""
+    shown = [True, True, any(r.statistical is not None for r in audit.results), True, True, audit.gate is not None]
+    rows = [["question", "measure", "statistical", "status", "seconds", "verdict"], *audit_answers(audit)]
+    return [[cell for cell, wanted in zip(row, shown) if wanted] for row in rows]
+
+
+def audit_answers(audit: Audit) -> list[list[str]]:
+    """A row a question: its name with its remarks, measure, interval, status, seconds and verdicts."""
+    remarks = numbered_remarks(audit.results)
+    rows = []
+    for question in audit.questions:
+        r = question.result
+        row = [question.name, "", "", question.status, ""]
+        if r is not None:
+            name = question.name + "".join(f" [{remarks[remark]}]" for remark in r.remarks)
+            row = [name, measure_text(r, SHORT), statistical_text(r), question.status, f"{r.seconds:.1f}"]
+        rows.append([*row, ", ".join(str(c.verdict) for c in audit.checks_of(question))])
+    return rows
+
+
+def audit_text(audit: Audit) -> str:
+    """All questions as a table, and the remarks below it."""
+    remarks = numbered_remarks(audit.results)
+    return "\n".join([table_text(audit_table(audit)), *(f"[{n}] {remark}" for remark, n in remarks.items())])
+
+
+def empirical_text(found: Empirical, prop: Property) -> str:
+    """The empirical measure for a terminal."""
+    lines = [
+        f"question            {prop}",
+        f"rows                {found.rows:,}, of which {found.confident:,} are confident",
+    ]
+    if found.outside:
+        lines.append(f"                    {found.outside:,} rows lie outside the space and count for nothing")
+    if found.measure is None or found.lower is None or found.upper is None:
+        return "\n".join([*lines, "measure             undefined: no row is confident"])
+    treated = "treated fairly" if prop.sensitive else "robust"
+    lines.append(f"counterexamples     {found.unfair:,}")
+    lines.append(f"measure             {found.measure:.6f} of the confident rows are {treated}")
+    lines.append(
+        f"population          between {math.floor(found.lower * 1e6) / 1e6:.6f} and {math.ceil(found.upper * 1e6) / 1e6:.6f}"
+        f" with confidence {found.confidence}, if the rows are independent draws from it"
+    )
+    return "\n".join(lines)

@@ -1,0 +1,238 @@
+"""The input space: a product of attribute domains with a product measure (semantics.md, 'Input space')."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from boxqte.basics.checks import as_names, by_name, did_you_mean, file_path, text
+from boxqte.errors import SpaceError
+from boxqte.exact import MAX_LENGTH, Number, fraction, shown
+from boxqte.space.attributes import Attribute, DecimalText, Histogram, list_field
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from boxqte.space.inference import Decision
+
+
+@dataclass(frozen=True)
+class Space:
+    """The input space X: the product of its attributes.
+
+    Examples
+    --------
+    >>> space = Space([Attribute.real("income", 0, 1000), Attribute.integer("age", 0, 100)])
+    >>> space["age"].size
+    101
+    >>> Space.from_json(space.to_json()) == space
+    True
+    """
+
+    attributes: tuple[Attribute, ...]
+    label: str | None = None
+    """The name of the target column in the data that the space was taken from."""
+    sensitive: tuple[str, ...] = ()
+    """Attributes the author of the space considers sensitive: a suggestion, no property."""
+
+    def __init__(self, attributes: Iterable[Attribute], *, label: str | None = None, sensitive: Iterable[str] = ()):
+        given = tuple(attributes) if isinstance(attributes, Iterable) else (attributes,)
+        for attribute in given:
+            if not isinstance(attribute, Attribute):
+                raise SpaceError(f"attributes: expected Attribute.real(...) and the like, found {shown(attribute)}")
+        if label is not None:
+            text(label, "label", SpaceError, "the name of a column")
+        object.__setattr__(self, "attributes", given)
+        object.__setattr__(self, "label", label)
+        object.__setattr__(self, "sensitive", as_names(sensitive, "sensitive", SpaceError))
+        if not self.attributes:
+            raise SpaceError("the space has no attributes")
+        for what, names in (
+            ("attribute", [a.name for a in self.attributes]),
+            ("column", [c for a in self.attributes for c in a.columns]),
+        ):
+            for name in names:
+                if names.count(name) > 1:
+                    raise SpaceError(f"{what} '{name}' occurs twice in the space; names must be distinct")
+        for name in self.sensitive:
+            if name not in self.names:
+                raise SpaceError(f"sensitive: {self._no_attribute(name)}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(a.name for a in self.attributes)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All model columns, in the order of the attributes."""
+        return tuple(c for a in self.attributes for c in a.columns)
+
+    def __getitem__(self, name: str) -> Attribute:
+        for attribute in self.attributes:
+            if attribute.name == name:
+                return attribute
+        raise SpaceError(self._no_attribute(name))
+
+    def _no_attribute(self, name: object) -> str:
+        return f"'{name}' is not an attribute{did_you_mean(name, self.names)}; attributes are {', '.join(self.names)}"
+
+    def __iter__(self) -> Iterator[Attribute]:
+        return iter(self.attributes)
+
+    def __len__(self) -> int:
+        return len(self.attributes)
+
+    def count(self) -> int | None:
+        """How many inputs there are; None if an attribute is real."""
+        sizes = [a.size for a in self.attributes]
+        return None if None in sizes else math.prod(s for s in sizes if s is not None)
+
+    def with_attribute(self, attribute: Attribute) -> Space:
+        """The same space with the attribute of that name replaced."""
+        if not isinstance(attribute, Attribute):
+            raise SpaceError(f"attribute: expected Attribute.real(...) and the like, found {shown(attribute)}")
+        _ = self[attribute.name]
+        changed = (attribute if a.name == attribute.name else a for a in self.attributes)
+        return Space(changed, label=self.label, sensitive=self.sensitive)
+
+    def with_mass(self, masses: Mapping[str, Sequence[Number] | Histogram]) -> Space:
+        """The same domains with other masses: a Histogram for numeric attributes, weights for finite ones."""
+        space = self
+        for name, mass in by_name(masses, "masses", SpaceError).items():
+            attribute = space[name]
+            if isinstance(mass, Histogram):
+                changed = replace(attribute, histogram=mass)
+            else:
+                if not isinstance(mass, Iterable):
+                    raise SpaceError(f"attribute '{name}', mass: expected weights or a Histogram, found {shown(mass)}")
+                exact = tuple(fraction(w, SpaceError, f"attribute '{name}', mass") for w in mass)
+                changed = replace(attribute, weights=exact)
+            space = space.with_attribute(changed)
+        return space
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the space's meaning (labels and suggestions do not count)."""
+        meaning = [{k: v for k, v in a.to_json().items() if k != "labels"} for a in self.attributes]
+        return hashlib.sha256(json.dumps(meaning, sort_keys=True, default=str).encode()).hexdigest()
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object that `Space.from_json` reads back to an equal space."""
+        out: dict[str, Any] = {}
+        if self.label is not None:
+            out["label"] = self.label
+        if self.sensitive:
+            out["sensitive"] = list(self.sensitive)
+        return out | {"attributes": [a.to_json() for a in self.attributes]}
+
+    @classmethod
+    def from_json(cls, node: Mapping[str, Any], where: str = "space") -> Space:
+        """A space from its JSON object. Fields other than label, sensitive and attributes are left alone."""
+        if not isinstance(node, Mapping):
+            raise SpaceError(f"{where}: expected an object with 'attributes', found {shown(node)}")
+        attributes = list_field(node, "attributes", where)
+        if attributes is None:
+            raise SpaceError(f"{where}.attributes: missing")
+        label = node.get("label")
+        if label is not None and not isinstance(label, str):
+            raise SpaceError(f"{where}.label: expected a column name, found {shown(label)}")
+        try:
+            read = [Attribute.from_json(a, f"{where}: attributes[{i}]") for i, a in enumerate(attributes)]
+            return cls(read, label=label, sensitive=list_field(node, "sensitive", where) or ())
+        except SpaceError as error:
+            raise SpaceError(f"{where}: {error}" if not str(error).startswith(where) else str(error)) from None
+
+    @classmethod
+    def load(cls, path: str | Path) -> Space:
+        """Read a space from a JSON file."""
+        path = file_path(path, "space", SpaceError)
+        try:
+            content = path.read_text(encoding="utf-8")
+            # Numbers stay text until `fraction` reads them: 0.1 must not become the nearest double first.
+            node = json.loads(content, parse_float=DecimalText, parse_int=_integer, parse_constant=_refuse_constant)
+        except FileNotFoundError:
+            raise SpaceError(f"{path}: no such file") from None
+        except OSError as error:
+            raise SpaceError(f"{path}: cannot be read: {error.strerror}") from None
+        except (UnicodeDecodeError, ValueError, RecursionError) as error:
+            raise SpaceError(f"{path}: not valid JSON: {str(error).splitlines()[0]}") from None
+        return cls.from_json(node, str(path))
+
+    def save(self, path: str | Path) -> None:
+        """Write the space as JSON."""
+        Path(path).write_text(json.dumps(self.to_json(), indent=1) + "\n", encoding="utf-8")
+
+    @staticmethod
+    def from_data(frame: Any, **options: Any) -> Space:
+        """Infer the space from a table (pandas, polars, ...); see `boxqte.space.inference.infer_attributes` for the options.
+
+        What was inferred, and why, is in `Space.infer(...)`'s report; this returns the space alone.
+        """
+        return Space.infer(frame, **options).space
+
+    @staticmethod
+    def infer(frame: Any, **options: Any) -> Inference:
+        """Like `from_data`, with a readable report of every decision.
+
+        Examples
+        --------
+        >>> table = {"age": [17, 90, 34], "sex": ["f", "m", "f"], "income": [0.5, 3.25, 1.0], "label": [0, 1, 1]}
+        >>> inference = Space.infer(table, label="label", sensitive=["sex"], overrides={"age": {"high": 100}})
+        >>> print(inference)
+        attribute  kind         domain       why
+        age        integer      17 .. 100    integer column, 3 distinct values; overridden: high
+        sex        categorical  {f, m}       text column, 2 distinct values
+        income     real         [0.5, 3.25]  float column
+        >>> inference.space["income"].high
+        Fraction(13, 4)
+        """
+        from boxqte.space.inference import infer_attributes  # it needs the readers of tables, which take time to load
+
+        found = infer_attributes(frame, **options)
+        return Inference(Space(found.attributes, label=found.label, sensitive=found.sensitive), found.decisions)
+
+
+@dataclass(frozen=True)
+class Inference:
+    """An inferred space and the decision behind each of its attributes; `str()` is a readable table."""
+
+    space: Space
+    decisions: tuple[Decision, ...]
+
+    def to_frame(self) -> pd.DataFrame:
+        """The decisions as a pandas table."""
+        import pandas as pd
+
+        fields = ("name", "kind", "domain", "why")
+        return pd.DataFrame({f: [getattr(d, f) for d in self.decisions] for f in fields})
+
+    def __str__(self) -> str:
+        rows = [("attribute", "kind", "domain", "why")]
+        rows += [(d.name, d.kind, d.domain, d.why) for d in self.decisions]
+        widths = [max(len(row[i]) for row in rows) for i in range(3)]
+        return "\n".join("  ".join([*(cell.ljust(w) for cell, w in zip(row, widths)), row[3]]).rstrip() for row in rows)
+
+
+def read_space(space: object) -> Space:
+    """The space that an argument means: itself, what it was inferred with, the path of its file, or its JSON object."""
+    found = getattr(space, "space", space)  # an Inference, a Population
+    if isinstance(found, Space):
+        return found
+    if isinstance(space, (str, Path)):
+        return Space.load(space)
+    if isinstance(space, Mapping):
+        return Space.from_json(space)
+    raise SpaceError(f"space: expected a Space, an Inference, a path or a JSON object, found {shown(space)}")
+
+
+def _integer(text: str) -> int | DecimalText:
+    """An integer; one with too many digits stays text, so that `fraction` refuses it with its place."""
+    return int(text) if len(text) <= MAX_LENGTH else DecimalText(text)
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number JSON knows")

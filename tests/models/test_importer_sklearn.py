@@ -1,0 +1,859 @@
+"""The scikit-learn importer decides every row as the library does, and says exactly why not."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import skops.io
+from catboost import CatBoostClassifier
+from lightgbm import LGBMClassifier
+from scipy.sparse import csr_matrix
+from sklearn.base import BaseEstimator
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import ColumnTransformer
+from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
+from sklearn.tree._tree import Tree
+from threadpoolctl import threadpool_limits
+from xgboost import XGBClassifier
+
+from boxqte.errors import ModelError
+from boxqte.models.ensemble import Missing, Test
+from boxqte.models.importers import ImportedModel, load_model
+from tests.conformance.mutations import mutate_bytes, mutate_document
+from tests.conformance.suite import assert_conforms, boundary_rows
+
+N = 240
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """The models are too small for several, and threads that wait for each other on a busy machine take seconds."""
+    with threadpool_limits(limits=1):
+        yield
+
+
+def data(n_classes: int = 2, missing: bool = False, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Rows with values that float32 cannot hold, repeated values, and labels that follow the columns."""
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([rng.normal(size=N), rng.integers(0, 6, N), rng.random(N) * 1e-3, rng.normal(size=N) * 1e6])
+    score = X[:, 0] + (X[:, 1] > 2) - 1e3 * X[:, 2] * (X[:, 3] > 0) + rng.normal(size=N) * 0.3
+    y = np.searchsorted(np.quantile(score, np.arange(1, n_classes) / n_classes), score)
+    if missing:
+        X[rng.random(X.shape) < 0.2] = np.nan
+        X[np.isnan(X[:, 1]), 1] = np.where(y[np.isnan(X[:, 1])] == 1, np.nan, 2.0)
+    return X, y
+
+
+def leaves_of(model: Any, rows: np.ndarray) -> np.ndarray:
+    """The library's own leaf numbers, [rows, trees]."""
+    if isinstance(model, HistGradientBoostingClassifier):
+        return leaves_of_hist(model, rows)
+    return model.apply(rows).reshape(len(rows), -1)
+
+
+def leaves_of_hist(model: HistGradientBoostingClassifier, rows: Any) -> np.ndarray:
+    """Histogram boosting has no apply(): its own traversal, with the values replaced by node numbers."""
+    inside = model._preprocess_X(rows, reset=False)
+    known, columns = model._bin_mapper.make_known_categories_bitsets()
+    reached = []
+    for predictor in (p for iteration in model._predictors for p in iteration):
+        nodes = predictor.nodes.copy()
+        nodes["value"] = np.arange(len(nodes))
+        numbered = TreePredictor(nodes, predictor.binned_left_cat_bitsets, predictor.raw_left_cat_bitsets)
+        reached.append(numbered.predict(inside, known, columns, 1))
+    return np.stack(reached, axis=1).astype(int)
+
+
+def class_indices(model: Any, rows: Any) -> np.ndarray:
+    labels = list(model.classes_)
+    return np.array([labels.index(label) for label in model.predict(rows)])
+
+
+def conforms(model: Any, missing: bool) -> None:
+    imported = load_model(model)
+    rows = boundary_rows(imported.ensemble, missing=missing)
+    classes = class_indices(model, rows)
+    assert_conforms(imported.ensemble, rows, leaves_of(model, rows), classes)
+    assert imported.native is not None
+    np.testing.assert_array_equal(imported.native(rows), classes)
+
+
+KINDS: dict[str, Callable[[], Any]] = {
+    "DecisionTree": lambda: DecisionTreeClassifier(max_depth=6, random_state=0),
+    "ExtraTree": lambda: ExtraTreeClassifier(max_depth=6, random_state=0),
+    "RandomForest": lambda: RandomForestClassifier(5, max_depth=5, random_state=0),
+    "ExtraTrees": lambda: ExtraTreesClassifier(5, max_depth=5, random_state=0),
+    "balanced RandomForest": lambda: RandomForestClassifier(4, max_depth=4, class_weight="balanced", random_state=0),
+    "GradientBoosting": lambda: GradientBoostingClassifier(n_estimators=6, learning_rate=0.3, random_state=0),
+    "GradientBoosting from zero": lambda: GradientBoostingClassifier(n_estimators=4, init="zero", random_state=0),
+    "HistGradientBoosting": lambda: HistGradientBoostingClassifier(max_iter=4, max_leaf_nodes=9, min_samples_leaf=5),
+}
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_decides_every_boundary_row_as_the_library_does(kind: str, n_classes: int) -> None:
+    takes_missing = "GradientBoosting" not in kind or "Hist" in kind
+    conforms(KINDS[kind]().fit(*data(n_classes)), missing=takes_missing)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "Gradient" not in kind or "Hist" in kind])
+def test_every_kind_fitted_on_missing_values_sends_them_as_the_library_does(kind: str, n_classes: int) -> None:
+    conforms(KINDS[kind]().fit(*data(n_classes, missing=True)), missing=True)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Values, ties, links
+
+
+def test_a_split_of_missing_against_all_other_values_sends_every_value_left() -> None:
+    X = np.where(np.arange(40) % 2, np.nan, np.arange(40.0)).reshape(-1, 1)
+    for model in (DecisionTreeClassifier(max_depth=1), HistGradientBoostingClassifier(max_iter=1, min_samples_leaf=1)):
+        model.fit(X, np.isnan(X[:, 0]))
+        ensemble = load_model(model).ensemble
+        assert ensemble.predict([[-1e30], [0.0], [1e30], [np.nan]]).tolist() == [0, 0, 0, 1]
+
+
+def test_a_binary_leaf_holds_the_fraction_of_the_second_class() -> None:
+    X, y = data(2)
+    model = RandomForestClassifier(5, max_depth=3, random_state=0).fit(X, y)
+    ensemble = load_model(model).ensemble
+    margin = ensemble.margin(X)[:, 0]
+    np.testing.assert_allclose(margin + 0.5, model.predict_proba(X)[:, 1], rtol=0, atol=1e-15)
+    assert ensemble.link == "mean"
+    assert ensemble.base == (0,)
+
+
+@pytest.mark.parametrize("pairs", range(1, 12))
+def test_fractions_that_do_not_add_up_to_one_tie_where_the_library_ties(pairs: int) -> None:
+    y = np.array([0, 1]).repeat(pairs)
+    X = np.zeros((len(y), 1))
+    # Tenths are rounded, so both fractions are often above or both below one half.
+    model = DecisionTreeClassifier().fit(X, y, sample_weight=np.full(len(y), 0.1))
+    ensemble = load_model(model).ensemble
+    assert ensemble.exact_margin(X[:1])[0][0] == 0
+    assert ensemble.predict(X[:1]).tolist() == model.predict(X[:1]).tolist() == [0]
+
+
+def test_gradient_boosting_sends_a_tie_to_the_positive_class_and_the_others_to_the_negative() -> None:
+    X, y = np.zeros((4, 1)), np.array([0, 1, 0, 1])
+    for model, expected in (
+        (GradientBoostingClassifier(n_estimators=2), 1),
+        (GradientBoostingClassifier(n_estimators=2, loss="exponential"), 1),
+        (HistGradientBoostingClassifier(max_iter=2), 0),
+        (RandomForestClassifier(4, bootstrap=False), 0),
+    ):
+        model.fit(X, y)
+        ensemble = load_model(model).ensemble
+        assert ensemble.exact_margin(X[:1])[0][0] == 0
+        assert ensemble.predict(X[:1]).tolist() == model.predict(X[:1]).tolist() == [expected]
+
+
+def test_the_exponential_loss_is_doubled_so_that_the_sigmoid_is_the_library_s_probability() -> None:
+    X, y = data(2)
+    model = GradientBoostingClassifier(n_estimators=5, loss="exponential", random_state=0).fit(X, y)
+    conforms(model, missing=False)
+    margin = load_model(model).ensemble.margin(X)[:, 0]
+    np.testing.assert_allclose(1 / (1 + np.exp(-margin)), model.predict_proba(X)[:, 1], rtol=1e-14)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "Gradient" in kind])
+def test_boosted_margins_are_the_library_s_decision_function(kind: str, n_classes: int) -> None:
+    X, y = data(n_classes)
+    model = KINDS[kind]().fit(X, y)
+    ensemble = load_model(model).ensemble
+    theirs = model.decision_function(X).reshape(len(X), -1)
+    np.testing.assert_allclose(ensemble.margin(X), theirs, rtol=0, atol=float(ensemble.rounding_error()))
+
+
+@pytest.mark.parametrize("strategy", ["prior", "most_frequent", "uniform"])
+def test_gradient_boosting_may_start_from_any_constant(strategy: str) -> None:
+    X, y = data(2)
+    model = GradientBoostingClassifier(n_estimators=3, init=DummyClassifier(strategy=strategy), random_state=0).fit(
+        X, y
+    )
+    (base,) = load_model(model).ensemble.base
+    assert base == Fraction(float(model._raw_predict_init(X[:1])[0, 0]))
+
+
+def test_classes_and_names_are_the_model_s_own_and_native_does_not_warn() -> None:
+    X, y = data(3)
+    frame = pd.DataFrame(X, columns=["age", "number of x", "c", "d"])
+    labels = np.array(["high", "low", "middle"])[y]
+    for make in KINDS.values():
+        model = make().fit(frame, labels)
+        imported = load_model(model)
+        assert imported.ensemble.feature_names == tuple(frame.columns)
+        assert imported.ensemble.classes == ("high", "low", "middle")
+        assert imported.native is not None
+        np.testing.assert_array_equal(imported.native(X), class_indices(model, frame))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Histogram boosting with categories
+
+
+def frame_with_categories(seed: int = 0) -> tuple[pd.DataFrame, pd.Series]:
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "amount": rng.normal(size=N).round(2),
+            "colour": pd.Categorical(rng.choice(["red", "green", "blue", "grey"], N)),
+            "rate": rng.random(N),
+            "number": rng.choice([-4, 3, 7, 900], N),
+            "flag": rng.random(N) < 0.5,
+        }
+    )
+    score = frame["amount"] + (frame["colour"].isin(["red", "grey"])) * 2 - (frame["number"] == 7) * 2 + frame["flag"]
+    return frame, (score > score.median()).astype(int)
+
+
+UNKNOWN = {"colour": "violet", "number": 12345, "flag": "neither"}
+
+
+def decoded(ensemble: Any, rows: np.ndarray) -> pd.DataFrame:
+    """Rows of codes as a user's frame: unknown codes become values that the model has never seen."""
+    columns: dict[str, Any] = {}
+    for feature, name in enumerate(ensemble.feature_names):
+        if feature in ensemble.categories:
+            values = [
+                np.nan
+                if np.isnan(code)
+                else dict(enumerate(ensemble.categories[feature])).get(int(code), UNKNOWN[name])
+                for code in rows[:, feature]
+            ]
+            columns[name] = pd.Series(values, dtype=float if name == "number" else object)
+        else:
+            columns[name] = rows[:, feature]
+    return pd.DataFrame(columns)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_categories_of_every_type_are_split_as_the_library_splits_them(missing: bool) -> None:
+    frame, y = frame_with_categories()
+    if missing:
+        frame["number"] = frame["number"].astype(float)
+        frame.loc[::7, ["colour", "number", "amount"]] = np.nan
+    model = HistGradientBoostingClassifier(
+        max_iter=6, max_leaf_nodes=8, min_samples_leaf=5, categorical_features=["colour", "number", "flag"]
+    ).fit(frame, y)
+    imported = load_model(model)
+    ensemble = imported.ensemble
+    assert ensemble.feature_names == tuple(frame.columns)
+    assert ensemble.categories == {1: ("blue", "green", "grey", "red"), 3: (-4, 3, 7, 900), 4: (False, True)}
+    assert ensemble.known_codes == {1: frozenset(range(4)), 3: frozenset(range(4)), 4: frozenset(range(2))}
+    assert (ensemble.test == Test.IN_SET).any()
+    rows = boundary_rows(ensemble)
+    raw = decoded(ensemble, rows)
+    assert_conforms(ensemble, rows, leaves_of_hist(model, raw), class_indices(model, raw))
+    assert imported.native is not None
+    np.testing.assert_array_equal(imported.native(rows), class_indices(model, raw))
+
+
+def test_categories_found_by_dtype_in_a_three_class_model_conform() -> None:
+    frame, _ = frame_with_categories()
+    frame = frame.drop(columns=["flag"])
+    y = np.searchsorted([-0.5, 0.5], frame["amount"] + (frame["colour"] == "red"))
+    model = HistGradientBoostingClassifier(max_iter=3, max_leaf_nodes=6).fit(frame, y)
+    ensemble = load_model(model).ensemble
+    rows = boundary_rows(ensemble)
+    raw = decoded(ensemble, rows)
+    assert list(ensemble.categories) == [1]
+    assert_conforms(ensemble, rows, leaves_of_hist(model, raw), class_indices(model, raw))
+
+
+def test_numeric_categories_of_a_model_fitted_without_names_conform() -> None:
+    X, y = data(2)
+    model = HistGradientBoostingClassifier(max_iter=4, max_leaf_nodes=8, categorical_features=[1]).fit(X, y)
+    imported = load_model(model)
+    rows = boundary_rows(imported.ensemble)
+    raw = rows.copy()
+    raw[:, 1] = np.where(np.isin(rows[:, 1], np.arange(6)) | np.isnan(rows[:, 1]), rows[:, 1], 777.0)
+    assert_conforms(imported.ensemble, rows, leaves_of_hist(model, raw), class_indices(model, raw))
+    assert imported.native is not None
+    np.testing.assert_array_equal(imported.native(rows), class_indices(model, raw))
+
+
+def test_a_split_of_one_category_against_missing_is_read_with_the_bitset_that_the_library_reads() -> None:
+    rng = np.random.default_rng(0)
+    X = np.column_stack(
+        [rng.normal(size=N), np.where(rng.random(N) < 0.5, np.nan, 4.0), rng.choice([0.0, 1.0, 2.0], N)]
+    )
+    y = np.isnan(X[:, 1]) ^ (X[:, 2] == 1)
+    model = HistGradientBoostingClassifier(max_iter=2, categorical_features=[1, 2]).fit(X, y)
+    rows = boundary_rows(load_model(model).ensemble, unseen=False)
+    raw = rows.copy()
+    raw[:, 1] = np.where(rows[:, 1] == 0, 4.0, np.nan)
+    rows[:, 1] = np.where(rows[:, 1] == 0, 0.0, np.nan)
+    assert_conforms(load_model(model).ensemble, rows, leaves_of_hist(model, raw), class_indices(model, raw))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Pipelines
+
+
+def raw_frame(seed: int = 0, n: int = 400) -> tuple[pd.DataFrame, pd.Series]:
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "age": rng.integers(17, 90, n).astype(float),
+            "job": rng.choice(["clerk", "farmer", "teacher", "none", "other"], n),
+            "sex": rng.choice(["f", "m"], n),
+            "gain": np.where(rng.random(n) < 0.6, 0.0, rng.normal(size=n) * 1e3),
+            "unused": rng.choice(["a", "b"], n),
+        }
+    )
+    score = frame["age"] / 30 + (frame["job"] < "f") * 2 - (frame["sex"] == "m") + (frame["gain"] > 0)
+    return frame, (score > score.median()).astype(int)
+
+
+def encoded(imported: ImportedModel, frame: pd.DataFrame) -> np.ndarray:
+    """The model's rows from the user's frame, by `encoding` alone."""
+    assert imported.encoded is not None
+    rows = np.full((len(frame), imported.ensemble.n_features), np.nan)
+    for column in imported.encoded:
+        at = [imported.ensemble.feature_names.index(name) for name in column.columns]
+        if column.codes is None:
+            rows[:, at[0]] = frame[column.name]
+        else:
+            assert column.values is not None
+            for row, value in enumerate(frame[column.name]):
+                rows[row, at] = column.codes[column.values.index(value)]
+    return rows
+
+
+def encodes_as_the_pipeline_does(pipeline: Pipeline) -> ImportedModel:
+    """Fit on the frame; random raw rows must get the pipeline's own classes from encoded rows."""
+    frame, y = raw_frame()
+    pipeline.fit(frame, y)
+    imported = load_model(pipeline)
+    fresh, _ = raw_frame(seed=1)
+    assert {*fresh["job"]} <= {*frame["job"]}
+    rows, theirs = encoded(imported, fresh), pipeline.predict(fresh)
+    written = pipeline[:-1].transform(fresh)
+    np.testing.assert_array_equal(rows, written.toarray() if hasattr(written, "toarray") else np.asarray(written))
+    np.testing.assert_array_equal(imported.ensemble.predict(rows), theirs)
+    assert imported.native is not None
+    np.testing.assert_array_equal(imported.native(rows), theirs)
+    return imported
+
+
+def columns(**options: Any) -> ColumnTransformer:
+    one_hot = OneHotEncoder(sparse_output=options.pop("sparse_output", False))
+    return ColumnTransformer([("cat", one_hot, ["sex", "job"]), ("num", "passthrough", ["gain", "age"])], **options)
+
+
+FINAL: dict[str, Callable[[], Any]] = {
+    "DecisionTree": lambda: DecisionTreeClassifier(max_depth=4, random_state=0),
+    "RandomForest": lambda: RandomForestClassifier(4, max_depth=4, random_state=0),
+    "GradientBoosting": lambda: GradientBoostingClassifier(n_estimators=5, random_state=0),
+    "HistGradientBoosting": lambda: HistGradientBoostingClassifier(max_iter=4),
+    "XGBoost": lambda: XGBClassifier(n_estimators=5, max_depth=3, n_jobs=1),
+    "LightGBM": lambda: LGBMClassifier(n_estimators=5, min_child_samples=5, n_jobs=1, verbose=-1),
+    "CatBoost": lambda: CatBoostClassifier(
+        iterations=5, depth=3, thread_count=1, verbose=False, allow_writing_files=False
+    ),
+}
+
+
+@pytest.mark.parametrize("final", FINAL)
+def test_a_pipeline_ends_in_a_model_of_any_library(final: str) -> None:
+    encoder = columns().set_output(transform="pandas")
+    imported = encodes_as_the_pipeline_does(make_pipeline(encoder, FINAL[final]()))
+    assert imported.ensemble.feature_names[:2] == ("cat__sex_f", "cat__sex_m")
+    assert imported.ensemble.feature_names[-2:] == ("num__gain", "num__age")
+    assert imported.encoded is not None
+    assert [column.name for column in imported.encoded] == ["age", "job", "sex", "gain"]
+
+
+@pytest.mark.parametrize("final", [final for final in FINAL if final not in ("LightGBM", "HistGradientBoosting")])
+def test_a_sparse_one_hot_encoder_over_all_columns_is_read_as_its_library_reads_zeros(final: str) -> None:
+    frame, y = raw_frame()
+    frame = frame[["job", "sex", "unused"]]
+    pipeline = make_pipeline(OneHotEncoder(), FINAL[final]()).fit(frame, y)
+    imported = load_model(pipeline)
+    rows, theirs = encoded(imported, frame), pipeline.predict(frame)
+    np.testing.assert_array_equal(imported.ensemble.predict(rows), theirs)
+    assert imported.native is not None
+    np.testing.assert_array_equal(imported.native(rows), theirs)
+
+
+def test_xgboost_after_a_sparse_encoder_takes_zeros_for_missing() -> None:
+    frame, y = raw_frame()
+    frame = frame[["job", "sex"]]
+    pipeline = make_pipeline(OneHotEncoder(), XGBClassifier(n_estimators=5, max_depth=3, n_jobs=1)).fit(frame, y)
+    ensemble = load_model(pipeline).ensemble
+    assert (ensemble.missing == Missing.ZERO_EXACT).any()
+    rows = pipeline[0].transform(frame).toarray()
+    leaves = pipeline[-1].apply(csr_matrix(rows))
+    np.testing.assert_array_equal(ensemble.leaf_ids(rows), leaves)
+    assert (load_model(pipeline[-1]).ensemble.leaf_ids(rows) != leaves).any(), "a plain reading would not have differed"
+
+
+def test_xgboost_after_a_sparse_encoder_takes_zeros_among_numbers_for_missing_and_tiny_numbers_not() -> None:
+    frame, y = raw_frame()
+    frame = frame.assign(gain=np.where(frame["gain"] > frame["gain"].median(), frame["gain"], 0.0))
+    pipeline = make_pipeline(
+        columns(sparse_output=True, sparse_threshold=1.0), XGBClassifier(n_estimators=5, n_jobs=1)
+    ).fit(frame, y)
+    assert pipeline[0].sparse_output_
+    imported = load_model(pipeline)
+    rows = boundary_rows(imported.ensemble, unseen=False)
+    assert (rows == 0).any()
+    assert ((rows != 0) & (np.abs(rows) < 1e-30)).any()  # stored, and 0 only after the cast to float32
+    leaves = pipeline[-1].apply(csr_matrix(rows))
+    classes = pipeline[-1].predict(csr_matrix(rows))
+    assert_conforms(imported.ensemble, rows, leaves, classes)
+    assert imported.native is not None
+    np.testing.assert_array_equal(imported.native(rows), classes)
+    assert (load_model(pipeline[-1]).ensemble.leaf_ids(rows) != leaves).any(), "a plain reading would not have differed"
+
+
+ENCODERS: dict[str, Callable[[], ColumnTransformer]] = {
+    "ordinal codes": lambda: ColumnTransformer(
+        [("o", OrdinalEncoder(), ["job", "sex"]), ("d", "drop", ["unused"])], remainder="passthrough"
+    ),
+    "a dropped category": lambda: ColumnTransformer([("o", OneHotEncoder(drop="first"), ["job", "sex"])]),
+    "infrequent categories": lambda: ColumnTransformer(
+        [
+            ("o", OneHotEncoder(drop="if_binary", min_frequency=90), ["job", "sex"]),
+            ("p", FunctionTransformer(), ["age"]),
+        ]
+    ),
+    "an encoder in a pipeline": lambda: ColumnTransformer(
+        [
+            ("o", make_pipeline("passthrough", OrdinalEncoder(max_categories=3)), ["job"]),
+            ("p", "passthrough", ["gain"]),
+        ]
+    ),
+}
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_encoder_options_change_the_codes_and_nothing_else(encoder: str) -> None:
+    steps = [("nothing", "passthrough"), ("enc", ENCODERS[encoder]()), ("m", FINAL["RandomForest"]())]
+    encodes_as_the_pipeline_does(Pipeline(steps))
+
+
+def test_codes_of_an_ordinal_encoder_become_the_codes_of_histogram_boosting() -> None:
+    # The model has never seen the code of the job 'none': to it, that is a missing value.
+    order = [["clerk", "none", "other", "farmer", "teacher"], ["m", "f"]]
+    encoder = ColumnTransformer([("o", OrdinalEncoder(categories=order), ["job", "sex"])], remainder="drop")
+    frame, y = raw_frame()
+    seen = frame["job"] != "none"
+    model = HistGradientBoostingClassifier(max_iter=5, categorical_features=[0, 1], min_samples_leaf=5)
+    pipeline = make_pipeline(encoder, model).fit(frame[seen], y[seen])
+    imported = load_model(pipeline)
+    assert imported.ensemble.categories == {}
+    rows = encoded(imported, frame)
+    np.testing.assert_array_equal(imported.ensemble.predict(rows), pipeline.predict(frame))
+    assert imported.native is not None
+    np.testing.assert_array_equal(imported.native(rows), pipeline.predict(frame))
+    np.testing.assert_array_equal(
+        imported.ensemble.leaf_ids(rows), leaves_of_hist(pipeline[-1], pipeline[0].transform(frame))
+    )
+
+
+def test_columns_passed_through_to_histogram_boosting_keep_their_categories() -> None:
+    frame, y = raw_frame()
+    frame["sex"] = frame["sex"].astype("category")
+    encoder = ColumnTransformer([("o", OrdinalEncoder(), ["job"]), ("p", "passthrough", ["sex", "age"])])
+    pipeline = make_pipeline(encoder.set_output(transform="pandas"), HistGradientBoostingClassifier(max_iter=4))
+    imported = load_model(pipeline.fit(frame, y))
+    assert imported.ensemble.categories == {1: ("f", "m")}
+    rows = encoded(imported, frame.assign(sex=frame["sex"].map({"f": 0.0, "m": 1.0}).astype(float)))
+    np.testing.assert_array_equal(imported.ensemble.predict(rows), pipeline.predict(frame))
+
+
+def test_a_pipeline_of_nothing_but_a_model_has_no_encoding() -> None:
+    X, y = data(2)
+    model = make_pipeline("passthrough", FunctionTransformer(), DecisionTreeClassifier(max_depth=3)).fit(X, y)
+    imported = load_model(model)
+    assert imported.encoded is None
+    assert imported.source == "Pipeline"
+    np.testing.assert_array_equal(imported.ensemble.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("before", "message"),
+    [
+        ([StandardScaler()], r"step 'standardscaler' is a StandardScaler.*accepted"),
+        ([FunctionTransformer(np.log1p)], r"step 'functiontransformer' is a FunctionTransformer.*accepted"),
+        ([SimpleImputer(), OrdinalEncoder()], r"step 'simpleimputer' is a SimpleImputer.*accepted"),
+        ([OrdinalEncoder(), OneHotEncoder(sparse_output=False)], r"steps 'ordinalencoder' and 'onehotencoder' both"),
+        (
+            [ColumnTransformer([("scale", StandardScaler(), [0])])],
+            r"step 'columntransformer'.scale: StandardScaler has",
+        ),
+        (
+            [ColumnTransformer([("both", make_pipeline(SimpleImputer(), OneHotEncoder()), [0])])],
+            r"step 'columntransformer'.both: Pipeline of SimpleImputer, OneHotEncoder has",
+        ),
+    ],
+)
+def test_a_step_without_exact_counterpart_is_refused_by_name(before: list[Any], message: str) -> None:
+    X, y = np.arange(40.0).reshape(-1, 1) % 5, np.arange(40) % 2
+    pipeline = make_pipeline(*before, DecisionTreeClassifier(max_depth=2)).fit(X, y)
+    with pytest.raises(ModelError, match=message) as caught:
+        load_model(pipeline)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_pipeline_that_ends_in_no_tree_model_is_refused_by_its_last_step() -> None:
+    X, y = data(2)
+    with pytest.raises(ModelError, match=r"step 'logisticregression': sklearn.*LogisticRegression is not read"):
+        load_model(make_pipeline("passthrough", LogisticRegression(max_iter=10_000)).fit(X[:, :1], y))
+    with pytest.raises(ModelError, match="step 'onehotencoder'"):
+        load_model(make_pipeline(OneHotEncoder()).fit(X, y))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Refusals
+
+
+class MyForest(RandomForestClassifier):
+    """Could predict anything."""
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (DecisionTreeClassifier(), "DecisionTreeClassifier: not fitted"),
+        (RandomForestClassifier(), "RandomForestClassifier: not fitted"),
+        (GradientBoostingClassifier(), "GradientBoostingClassifier: not fitted"),
+        (HistGradientBoostingClassifier(), "HistGradientBoostingClassifier: not fitted"),
+        (make_pipeline(OneHotEncoder(), DecisionTreeClassifier()), "step 'decisiontreeclassifier': .*not fitted"),
+        (RandomForestRegressor(), "RandomForestRegressor is not read; accepted are exactly"),
+        (CalibratedClassifierCV(), "CalibratedClassifierCV is not read"),
+        (MyForest(), "MyForest is not read"),
+        (BaseEstimator(), "BaseEstimator is not read"),
+    ],
+)
+def test_a_model_that_is_not_read_is_refused_in_one_line(model: Any, message: str) -> None:
+    with pytest.raises(ModelError, match=message) as caught:
+        load_model(model)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_several_targets_one_class_and_custom_starts_are_refused() -> None:
+    X, y = data(2)
+    with pytest.raises(ModelError, match="predicts several targets at once"):
+        load_model(RandomForestClassifier(2).fit(X, np.column_stack([y, y])))
+    with pytest.raises(ModelError, match=r"classes_: has 1 classes, expected two or more"):
+        load_model(DecisionTreeClassifier().fit(X, np.zeros(len(X))))
+    for init in (LogisticRegression(max_iter=10_000), DummyClassifier(strategy="stratified")):
+        with pytest.raises(ModelError, match=r"init: .* is not read; accepted are None, 'zero'"):
+            load_model(GradientBoostingClassifier(n_estimators=1, init=init).fit(X[:, :1], y))
+
+
+TAMPERINGS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
+    "cycle": (
+        lambda s: s["nodes"]["left_child"].__setitem__(1, 0),
+        r"tree_.children_left/children_right: node 0 has more",
+    ),
+    "two parents": (lambda s: s["nodes"]["right_child"].__setitem__(0, 1), "node 1 has more than one parent"),
+    "index past the end": (
+        lambda s: s["nodes"]["right_child"].__setitem__(0, 999),
+        r"children_right\[0\]: 999 is outside",
+    ),
+    "negative index": (lambda s: s["nodes"]["right_child"].__setitem__(0, -7), r"children_right\[0\]: -7 is outside"),
+    "lost subtree": (lambda s: s["nodes"]["left_child"].__setitem__(0, -1), "cannot be reached from the root"),
+    "NaN threshold": (lambda s: s["nodes"]["threshold"].__setitem__(0, np.nan), r"threshold\[0\]: nan is not a finite"),
+    "-inf threshold": (
+        lambda s: s["nodes"]["threshold"].__setitem__(0, -np.inf),
+        r"threshold\[0\]: -inf is not a finite",
+    ),
+    "feature past the end": (lambda s: s["nodes"]["feature"].__setitem__(0, 4), r"feature\[0\]: 4 is outside 0..3"),
+    "negative feature": (lambda s: s["nodes"]["feature"].__setitem__(0, -2), r"feature\[0\]: -2 is outside 0..3"),
+    "NaN leaves": (lambda s: s["values"].fill(np.nan), r"value.*nan is not a finite number"),
+    "infinite leaves": (lambda s: s["values"].fill(np.inf), r"value.*inf is not a finite number"),
+    "no nodes": (lambda s: s.update(node_count=0), "tree_: has no nodes"),
+}
+
+
+def tampered(tree: Tree, change: Callable[[dict[str, Any]], Any]) -> Tree:
+    cls, arguments, state = tree.__reduce__()
+    state = {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in state.items()}
+    change(state)
+    broken = cls(*arguments)
+    broken.__setstate__(state)
+    return broken
+
+
+@pytest.mark.parametrize("kind", ["DecisionTree", "RandomForest", "GradientBoosting"])
+@pytest.mark.parametrize("tampering", TAMPERINGS)
+def test_a_tree_with_tampered_arrays_is_refused(kind: str, tampering: str) -> None:
+    change, message = TAMPERINGS[tampering]
+    model = KINDS[kind]().fit(*data(2))
+    holder = model if kind == "DecisionTree" else np.ravel(model.estimators_)[-1]
+    holder.tree_ = tampered(holder.tree_, change)
+    with pytest.raises(ModelError, match=message) as caught:
+        load_model(model)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_leaves_that_hold_counts_are_refused() -> None:
+    model = DecisionTreeClassifier(max_depth=2).fit(*data(2))
+    model.tree_ = tampered(model.tree_, lambda s: s["values"].__imul__(240))
+    with pytest.raises(ModelError, match=r"tree_.value\[2\]: expected class fractions with sum 1, found"):
+        load_model(model)
+
+
+HIST_TAMPERINGS: dict[str, tuple[str, int, Any, str]] = {
+    "cycle": ("left", 1, 0, "node 0 has more than one parent"),
+    "index past the end": ("right", 0, 2**31, r"nodes.right\[0\]: 2147483648 is outside"),
+    "feature past the end": ("feature_idx", 0, 4, r"feature_idx\[0\]: 4 is outside 0..3"),
+    "NaN threshold": ("num_threshold", 0, np.nan, r"num_threshold\[0\]: nan is not a finite number"),
+    "categories that the column lacks": ("is_categorical", 0, 1, "which has none"),
+    "bitset past the end": ("bitset_idx", 1, 9, r"bitset_idx\[1\]: 9 is outside"),
+}
+
+
+@pytest.mark.parametrize("tampering", HIST_TAMPERINGS)
+def test_a_histogram_tree_with_tampered_arrays_is_refused(tampering: str) -> None:
+    field, node, value, message = HIST_TAMPERINGS[tampering]
+    X, y = data(2)
+    model = HistGradientBoostingClassifier(max_iter=1, max_leaf_nodes=4, categorical_features=[1]).fit(X, y)
+    nodes = model._predictors[0][0].nodes
+    assert not nodes["is_categorical"][0]
+    assert nodes["is_categorical"][1]
+    nodes[field][node] = value
+    with pytest.raises(ModelError, match=message):
+        load_model(model)
+
+
+def test_an_attribute_of_the_wrong_type_is_refused_in_one_line() -> None:
+    for attribute, value in [("classes_", 7), ("n_features_in_", "four"), ("estimators_", 3), ("classes_", None)]:
+        model = RandomForestClassifier(2, max_depth=2).fit(*data(2))
+        setattr(model, attribute, value)
+        with pytest.raises(ModelError) as caught:
+            load_model(model)
+        assert len(str(caught.value).splitlines()) == 1
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Files
+
+
+@cache
+def small_models() -> tuple[Any, ...]:
+    X, y = data(2)
+    return (
+        RandomForestClassifier(2, max_depth=3, random_state=0).fit(X, y),
+        GradientBoostingClassifier(n_estimators=2, max_depth=2, random_state=0).fit(X, y),
+        HistGradientBoostingClassifier(
+            max_iter=2, max_leaf_nodes=4, max_bins=15, categorical_features=[1], random_state=0
+        ).fit(X, y),
+    )
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_pickle_of_every_protocol_is_read_when_allowed(tmp_path: Path, protocol: int) -> None:
+    for model in small_models():
+        path = tmp_path / "model.bin"
+        path.write_bytes(pickle.dumps(model, protocol=protocol))
+        imported = load_model(path, allow_pickle=True)
+        assert imported.ensemble.fingerprint() == load_model(model).ensemble.fingerprint()
+        assert imported.source == str(path)
+
+
+@pytest.mark.parametrize("compress", [0, 3, ("zlib", 1), ("gzip", 3), ("bz2", 3), ("lzma", 3), ("xz", 3)])
+def test_a_joblib_file_of_every_compression_is_read_when_allowed(tmp_path: Path, compress: Any) -> None:
+    for model in small_models():
+        path = tmp_path / "model.bin"
+        joblib.dump(model, path, compress=compress)
+        assert (
+            load_model(str(path), allow_pickle=True).ensemble.fingerprint() == load_model(model).ensemble.fingerprint()
+        )
+
+
+def test_a_pickle_is_not_read_unless_allowed(tmp_path: Path) -> None:
+    path = tmp_path / "model.pkl"
+    path.write_bytes(pickle.dumps(small_models()[0]))
+    with pytest.raises(ModelError, match=r"model.pkl: is a pickle.*runs whatever code.*allow_pickle=True"):
+        load_model(path)
+
+
+def test_a_pickled_pipeline_and_a_pickled_model_of_another_library_are_read(tmp_path: Path) -> None:
+    frame, y = raw_frame()
+    pipeline = make_pipeline(columns(), FINAL["XGBoost"]()).fit(frame, y)
+    path = tmp_path / "model.pkl"
+    for model in (pipeline, pipeline[-1]):
+        path.write_bytes(pickle.dumps(model))
+        imported = load_model(path, allow_pickle=True)
+        np.testing.assert_array_equal(imported.ensemble.predict(pipeline[0].transform(frame)), pipeline.predict(frame))
+
+
+def test_skops_files_of_checked_types_are_read_without_being_allowed(tmp_path: Path) -> None:
+    forest, boosting, with_categories = small_models()
+    path = tmp_path / "model.skops"
+    for model in (forest, boosting):
+        skops.io.dump(model, path)
+        assert load_model(path).ensemble.fingerprint() == load_model(model).ensemble.fingerprint()
+    skops.io.dump(with_categories, path)
+    with pytest.raises(ModelError, match=r"model.skops: holds type 'functools.partial', which.*allow_pickle=True"):
+        load_model(path)
+    imported = load_model(path, allow_pickle=True)
+    assert imported.ensemble.fingerprint() == load_model(with_categories).ensemble.fingerprint()
+    other_name = path.rename(tmp_path / "model.zip")
+    assert load_model(other_name, allow_pickle=True).ensemble.fingerprint() == imported.ensemble.fingerprint()
+
+
+@pytest.mark.parametrize("thing", [{"a": 1}, "model.json", Path("x"), np.zeros(3), None, LogisticRegression()])
+def test_a_pickle_of_something_else_is_refused_by_its_type(tmp_path: Path, thing: Any) -> None:
+    path = tmp_path / "thing.pkl"
+    path.write_bytes(pickle.dumps(thing))
+    with pytest.raises(ModelError, match=rf"thing.pkl: .*{type(thing).__qualname__} is not read"):
+        load_model(path, allow_pickle=True)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\x80\x04", "cannot be unpickled"),
+        (b"\x80\x04cno_such_module\nThing\n.", "cannot be unpickled.*ModuleNotFoundError"),
+        (b"\x80\x04csklearn.tree\nNoSuchTree\n.", "cannot be unpickled.*AttributeError"),
+        (b"x\x9c" + b"not zlib", "not a model this version reads"),
+        (b"BZh9 not bz2", "cannot be unpickled"),
+        (b"PK\x03\x04 not a zip", "not a model this version reads"),
+    ],
+)
+def test_a_damaged_file_is_refused_in_one_line(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "damaged"
+    path.write_bytes(content)
+    with pytest.raises(ModelError, match=message) as caught:
+        load_model(path, allow_pickle=True)
+    assert len(str(caught.value).splitlines()) == 1
+    assert str(path) in str(caught.value)
+
+
+class Written:
+    """Is pickled as a call and a state of one's choice."""
+
+    def __init__(self, *reduced: Any) -> None:
+        self.reduced = reduced
+
+    def __reduce__(self) -> Any:
+        return self.reduced
+
+
+def dtype_of(name: str, *state: Any) -> Written:
+    return Written(np.dtype, (name, False, True), (3, *state))
+
+
+FLOAT = np.dtype(float)
+EMPTY_ARRAY = (np._core.multiarray._reconstruct, (np.ndarray, (0,), b"b"))  # type: ignore[attr-defined]
+CRASHING: dict[str, Written] = {
+    "a field's format by name": dtype_of("V8", "|", None, ("a",), {"a": ("f8", 0)}, 8, 1, 16),
+    "a field outside the record": dtype_of("V8", "|", None, ("a",), {"a": (FLOAT, 9)}, 8, 1, 16),
+    "a block's format by name": dtype_of("V16", "|", ("f8", (2,)), None, None, 16, 8, 0),
+    "a number that holds objects": dtype_of("f8", "<", None, None, None, -1, -1, 63),
+    "a time without unit": dtype_of("m8", "<", None, None, None, -1, -1, 0),
+    "more objects than there is room for": Written(*EMPTY_ARRAY, (1, (1,), np.dtype(object), False, [0.5] * 10_000)),
+}
+
+
+@pytest.mark.parametrize("what", CRASHING)
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_state_on_which_numpy_would_crash_is_refused(tmp_path: Path, what: str, nested: bool) -> None:
+    path = tmp_path / "crash.pkl"
+    content = np.array([None, CRASHING[what]], dtype=object) if nested else [CRASHING[what]]
+    joblib.dump(content, path)
+    with pytest.raises(ModelError, match=r"crash.pkl: cannot be unpickled"):
+        load_model(path, allow_pickle=True)
+
+
+@pytest.mark.parametrize("dtype", ["f4", ">i8", "U7", "S3", "O", "M8[ns]", "m8[25s]", "bool", "u1,f8", "(2,)f8,U3"])
+def test_arrays_of_every_kind_can_be_unpickled(tmp_path: Path, dtype: str) -> None:
+    path = tmp_path / "array.pkl"
+    for content in (np.zeros(3, dtype), [np.zeros((2, 0), dtype)], np.zeros(1, np.dtype(dtype, align=True))):
+        joblib.dump([content], path)
+        with pytest.raises(ModelError, match=r"builtins.list is not read"):
+            load_model(path, allow_pickle=True)
+        path.write_bytes(pickle.dumps([content]))
+        with pytest.raises(ModelError, match=r"builtins.list is not read"):
+            load_model(path, allow_pickle=True)
+
+
+def outcomes(folder: Path) -> list[str]:
+    """What became of each file; a crash or a hang of the loading process fails here."""
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.load_mutants", str(folder)],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    lines = [json.loads(line) for line in run.stdout.splitlines()]
+    names = sorted(path.name for path in folder.iterdir())
+    assert run.returncode == 0, f"died at {names[len(lines)]}: {run.stderr[-500:]}"
+    assert [line["file"] for line in lines] == names
+    wrong = [line for line in lines if line["outcome"] not in ("refused", "sound")]
+    assert not wrong, wrong[:3]
+    return [line["outcome"] for line in lines]
+
+
+def test_500_damaged_pickles_are_refused_or_sound(tmp_path: Path) -> None:
+    for seed in range(500):
+        model, stream = small_models()[seed % 3], io.BytesIO()
+        if seed % 2:
+            joblib.dump(model, stream)
+        else:
+            pickle.dump(model, stream)
+        (tmp_path / f"{seed:03}.pkl").write_bytes(mutate_bytes(stream.getvalue(), np.random.default_rng(seed)))
+    assert 300 < outcomes(tmp_path).count("refused") < 500
+
+
+def test_500_damaged_skops_files_are_refused_or_sound(tmp_path: Path) -> None:
+    sound = [skops.io.dumps(model) for model in small_models()]
+    for seed in range(500):
+        rng = np.random.default_rng(seed)
+        change = mutate_bytes if seed % 4 == 0 else mutate_member
+        (tmp_path / f"{seed:03}.skops").write_bytes(change(sound[seed % 3], rng))
+    assert 200 < outcomes(tmp_path).count("refused") < 500
+
+
+def mutate_member(archive: bytes, rng: np.random.Generator) -> bytes:
+    """A sound archive with damaged content; damage to the archive itself stops at its checksums."""
+    with zipfile.ZipFile(io.BytesIO(archive)) as before:
+        members = {name: before.read(name) for name in before.namelist()}
+    name = "schema.json" if rng.integers(2) else str(rng.choice(list(members)))
+    if name == "schema.json":
+        members[name] = json.dumps(mutate_document(json.loads(members[name]), rng)[0]).encode()
+    else:
+        members[name] = mutate_bytes(members[name], rng)
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as after:
+        for member, content in members.items():
+            after.writestr(member, content)
+    return stream.getvalue()
