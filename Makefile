@@ -15,7 +15,7 @@ BUILD := --no-build-isolation --config-settings=build-dir
 export PATH := $(abspath $(VENV))/zig:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-sanitized lint tidy format stub wheel check-arm64 tour reference bench bench-engine rq1 rq2 rq3 scaling docs clean
+.PHONY: help demo test coverage test-slow test-sanitized lint tidy format stub wheel check-arm64 tour reference bench bench-engine rq1 rq2 rq3 scaling docs clean
 
 help: ## list the targets
 	@sed -n "s/^\([a-z0-9-]*\):.*## /\1\t/p" $(MAKEFILE_LIST) | expand -t 16
@@ -23,7 +23,10 @@ help: ## list the targets
 demo: $(VENV)/.installed ## the paper's loan example, answered exactly
 	@$(BIN)/boxqte demo
 
-test: lint ## style, types, tests with a coverage figure, and the examples in the docstrings
+test: lint ## style, types, tests, and the examples in the docstrings
+	$(PYTEST) -n $(WORKERS) -m "not slow" --doctest-modules src/boxqte tests
+
+coverage: $(VENV)/.developing ## the tests once more, with the share of the lines that they run; takes twice as long
 	$(PYTEST) -n $(WORKERS) -m "not slow" --doctest-modules --cov --cov-report=term src/boxqte tests
 
 test-slow: $(VENV)/.developing ## the tests that take minutes
