@@ -11,9 +11,8 @@ import sys
 import time
 from typing import Any
 
-from boxqte import BoxQTEError, Fairness, Robustness, Space, quantify
+from boxqte import BoxQTEError, Fairness, Robustness, Space, load_model, quantify
 from boxqte.examples import loan_ensemble, loan_space
-from boxqte.models.importers import load_model
 
 _models: dict[str, Any] = {}
 
