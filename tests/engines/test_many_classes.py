@@ -19,7 +19,7 @@ from boxqte.engines.point import point_decider
 from boxqte.engines.point.classes import class_counterexample, exact_margins
 from boxqte.engines.protocol import Companions, Limits, Status, Watch
 from boxqte.engines.sample.engine import Sample, SampleOptions
-from boxqte.errors import EngineError, ModelError, PropertyError
+from boxqte.errors import ModelError, PropertyError
 from boxqte.models.ensemble import EnsembleBuilder, Test
 from boxqte.questions.building import build_any_grid, build_grid
 from boxqte.questions.class_grid import ClassGrid, softmax_below, top_class
@@ -167,7 +167,7 @@ def test_questions_for_two_classes_refuse_more() -> None:
     with pytest.raises(ModelError, match="checkpoints and certificates"):
         quantify(ensemble, space, prop, certificate="never-written.cert")
     name = space.names[0]
-    with pytest.raises(EngineError, match="pairs: for models with two classes only"):
+    with pytest.raises(ModelError, match="pairs: for models with two classes only, this one has"):
         quantify(ensemble, space, Fairness(name, kappa=0)).pairs()
 
 

@@ -27,6 +27,7 @@ from boxqte.engines.box.problem import Problem, compile_problem
 from boxqte.engines.kinds import FAIR, LOW, UNFAIR
 from boxqte.engines.point.classes import ClassDecider
 from boxqte.engines.protocol import ALONE, BoxArray, Capability, Companions, Limits, Watch
+from boxqte.engines.refusals import two_classes
 from boxqte.errors import EngineError, PropertyError
 from boxqte.exact import down, up
 from boxqte.questions.axes import Axis
@@ -143,8 +144,7 @@ def pairs(result: Result, *, time_limit: float | None = None) -> pd.DataFrame:
     grid = asked.grid
     if not grid.property.sensitive:
         raise PropertyError("pairs: robustness has no sensitive attributes")
-    if not grid.ensemble.is_binary:
-        raise EngineError("pairs: for models with two classes only; `sample` gives pairs of inputs for this model")
+    two_classes(grid, "pairs")
     key = ("pairs", time_limit)
     if key not in asked.answers:
         asked.answers[key] = _pairs(asked, _limits(asked, time_limit))

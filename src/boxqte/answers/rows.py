@@ -15,8 +15,9 @@ from boxqte.answers.values import FloatArray, GridValues
 from boxqte.basics.checks import worker_count
 from boxqte.engines.kinds import FAIR, LOW, UNFAIR
 from boxqte.engines.point import PointDecider
+from boxqte.engines.refusals import two_classes
 from boxqte.models.importers import load_model
-from boxqte.questions.building import build_grid
+from boxqte.questions.building import build_any_grid
 from boxqte.questions.grid import AnyGrid
 from boxqte.questions.properties import Property
 from boxqte.questions.row_cells import read_rows
@@ -111,7 +112,7 @@ def check(
 
     threads = worker_count(workers)
     imported = load_model(model, allow_pickle=allow_pickle)
-    grid = build_grid(imported.ensemble, read_space(space), property)
+    grid = two_classes(build_any_grid(imported.ensemble, read_space(space), property), "check")
     values = GridValues(grid)
     table = table_of(rows)
     read = read_rows(grid, table)

@@ -32,9 +32,10 @@ from boxqte.engines.box.problem import Problem
 from boxqte.engines.kinds import UNFAIR
 from boxqte.engines.point import PointDecider
 from boxqte.engines.protocol import Companions, Limits, Status, Watch
+from boxqte.engines.refusals import two_classes
 from boxqte.errors import EngineError
 from boxqte.models.importers import ImportedModel, load_model
-from boxqte.questions.building import build_grid
+from boxqte.questions.building import build_any_grid
 from boxqte.questions.grid import Grid
 from boxqte.questions.properties import Property
 from boxqte.questions.row_cells import read_rows
@@ -143,7 +144,7 @@ def verify(
     started = time.perf_counter()
     imported = load_model(model, allow_pickle=allow_pickle)
     threads, limit, rng = worker_count(workers), seconds(time_limit), random_numbers(random_state)
-    grid = build_grid(imported.ensemble, read_space(space), property)
+    grid = two_classes(build_any_grid(imported.ensemble, read_space(space), property), "verify")
     search = _Search(
         imported, grid, every_cell(grid), PointDecider(grid), GridValues(grid), threads, started,
         math.inf if limit is None else limit, rng,

@@ -36,10 +36,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Write the formula; the exit code."""
     check_output(arguments.output, "--output")
     model, space, prop = read_question(arguments)
+    from boxqte.engines.refusals import two_classes
     from boxqte.engines.smt.formula import smtlib
-    from boxqte.questions.building import build_grid
+    from boxqte.questions.building import build_any_grid
 
-    script = smtlib(build_grid(model.ensemble, space, prop), arguments.formula)
+    script = smtlib(two_classes(build_any_grid(model.ensemble, space, prop), "smtlib"), arguments.formula)
     raise_first(write_text(arguments.output, script))
     return 0
 

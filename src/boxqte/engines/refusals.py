@@ -5,7 +5,7 @@ from __future__ import annotations
 from boxqte.engines import ENGINES, engine_class
 from boxqte.engines.protocol import Capability, Companions
 from boxqte.errors import BoxQTEError, CertificateError, CheckpointError, EngineError, ModelError
-from boxqte.questions.grid import AnyGrid
+from boxqte.questions.grid import AnyGrid, Grid
 
 WORDS: dict[Capability, tuple[type[BoxQTEError], str]] = {
     Capability.MANY_CLASSES: (ModelError, "answers for two classes only"),
@@ -13,6 +13,22 @@ WORDS: dict[Capability, tuple[type[BoxQTEError], str]] = {
     Capability.CERTIFICATE: (CertificateError, "writes no certificate"),
     Capability.CLUSTER: (EngineError, "runs in this process only"),
 }
+
+
+INSTEAD = {
+    "verify": "`quantify` with engine auto, box, exhaustive or sample takes this model",
+    "check": "`quantify` with engine auto, box, exhaustive or sample, and `empirical`, take this model",
+    "pairs": "`sample` gives pairs of inputs for this model",
+    "smtlib": "`quantify` with engine auto, box, exhaustive or sample takes this model",
+}
+
+
+def two_classes(grid: AnyGrid, asked: str) -> Grid:
+    """The grid of a question that is answered for two classes; for three and more it is refused, with what to use instead."""
+    if not isinstance(grid, Grid):
+        n = grid.ensemble.n_outputs
+        raise ModelError(f"{asked}: for models with two classes only, this one has {n}; {INSTEAD[asked]}")
+    return grid
 
 
 def refuse(name: str, grid: AnyGrid, companions: Companions) -> None:
