@@ -101,12 +101,9 @@ class Grid(AnyGrid):
 
 
 def binary(grid: AnyGrid) -> Grid:
-    """The grid as one of a model with two classes; a model with more is refused."""
+    """The grid of a model with two classes, where more were refused before (engines/refusals.py)."""
     if not isinstance(grid, Grid):
-        raise ModelError(
-            f"the model has {grid.ensemble.n_outputs} classes; this question is answered for two classes only (`quantify` "
-            "with engine auto, box, exhaustive or sample takes more)"
-        )
+        raise ModelError(f"the model has {grid.ensemble.n_outputs} classes; this is for two classes only")
     return grid
 
 
