@@ -15,6 +15,7 @@ from boxqte._version import __version__
 
 if TYPE_CHECKING:
     from boxqte.answers.empirical import empirical
+    from boxqte.answers.rates import GroupRates, group_rates
     from boxqte.answers.rows import Rows, check
     from boxqte.answers.samples import Sample
     from boxqte.answers.verify import Verification, verify
@@ -51,6 +52,7 @@ _WHERE = {
     "EngineError": "errors",
     "EnsembleBuilder": "models.ensemble",
     "Fairness": "questions.properties",
+    "GroupRates": "answers.rates",
     "Histogram": "space.attributes",
     "ModelError": "errors",
     "Policy": "api.gate",
@@ -70,6 +72,7 @@ _WHERE = {
     "compare": "report.plots",
     "find_idis": "testers",
     "empirical": "answers.empirical",
+    "group_rates": "answers.rates",
     "load_model": "models.importers",
     "population": "space.populations",
     "quantify": "api.quantify",
@@ -85,6 +88,7 @@ __all__ = [
     "EngineError",
     "EnsembleBuilder",
     "Fairness",
+    "GroupRates",
     "Histogram",
     "ModelError",
     "Policy",
@@ -105,6 +109,7 @@ __all__ = [
     "compare",
     "empirical",
     "find_idis",
+    "group_rates",
     "load_model",
     "population",
     "quantify",

@@ -34,6 +34,8 @@ bool Decision::decide(std::span<const Interval> margins) {
     least = {std::min(least.low, m.low), std::min(least.high, m.high)};
     most = {std::max(most.low, m.low), std::max(most.high, m.high)};
   }
+  if (t.counted > 0) most = margins[0];  // Theorem 2a: whoever is of class 1 is x
+  if (t.counted < 0) least = margins[0];
   const bool surely_neg = least.high <= t.neg - margin_;  // some class is certainly of class 0
   const bool surely_pos = most.low >= t.pos + margin_;
   if (t.simple) {

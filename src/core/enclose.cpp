@@ -355,12 +355,17 @@ void Encloser::enclose_rows() {
       least_.resize(cells);
       most_.resize(cells);
     }
+    const int counted = problem_.thresholds.counted;  // Theorem 2a: one of the extremes is that of x, who is in class 0
     for (std::size_t i = 0; i < cells; ++i) {
       const std::int64_t low = rows_.low[i] + offset, high = rows_.high[i] + offset;
-      least_.low[i] = c == 0 ? low : std::min(least_.low[i], low);
-      least_.high[i] = c == 0 ? high : std::min(least_.high[i], high);
-      most_.low[i] = c == 0 ? low : std::max(most_.low[i], low);
-      most_.high[i] = c == 0 ? high : std::max(most_.high[i], high);
+      if (c == 0 || counted >= 0) {
+        least_.low[i] = c == 0 ? low : std::min(least_.low[i], low);
+        least_.high[i] = c == 0 ? high : std::min(least_.high[i], high);
+      }
+      if (c == 0 || counted <= 0) {
+        most_.low[i] = c == 0 ? low : std::max(most_.low[i], low);
+        most_.high[i] = c == 0 ? high : std::max(most_.high[i], high);
+      }
     }
     if (simple) continue;
     classes_[c].low.assign(rows_.low.begin(), rows_.low.end());

@@ -156,11 +156,15 @@ void Finisher::row_extremes(const Node& node) {
         least[i] = sum[i] + constant;
         most[i] = sum[i] + constant;
       }
-    else
+    else if (problem_.thresholds.counted == 0)
       for (int i = 0; i < n; ++i) {
         least[i] = std::min(least[i], sum[i] + constant);
         most[i] = std::max(most[i], sum[i] + constant);
       }
+    else if (problem_.thresholds.counted > 0)  // Theorem 2a: x is in class 0 of the node, the others are its partners
+      for (int i = 0; i < n; ++i) least[i] = std::min(least[i], sum[i] + constant);
+    else
+      for (int i = 0; i < n; ++i) most[i] = std::max(most[i], sum[i] + constant);
   });
 }
 

@@ -77,6 +77,7 @@ struct Thresholds {
   bool simple = true;     ///< kappa <= 1/2 and every input has a class: signs are all that matters
   std::int64_t band = 0;  ///< the library's rounding error
   std::int64_t fuzz = 0;  ///< our own, where values were rounded to fit 64 bits; 0 almost always
+  int counted = 0;        ///< 1: only x of class 1 count as unfair, -1: only x of class 0; x is in combination 0 then
 };
 
 /// A combination of sensitive cells: one cell for every sensitive axis.

@@ -54,6 +54,7 @@ class Problem:
         simple: bool,
         band: int,
         fuzz: int,
+        counted: int,
         merges: bool,
         points_matter: bool,
         combination_axes: NDArray[numpy.int32],

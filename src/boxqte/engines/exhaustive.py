@@ -120,7 +120,13 @@ def verdicts(grid: Grid, F: npt.NDArray[Any]) -> tuple[BoolArray, BoolArray]:
     t = grid.thresholds
     sure_pos, sure_neg = (own >= t.conf_pos).astype(bool), (own <= t.conf_neg).astype(bool)
     sees_neg, sees_pos = _reaches(grid, (t.neg >= F).astype(bool)), _reaches(grid, (t.pos <= F).astype(bool))
-    return sure_pos | sure_neg, (sure_pos & sees_neg) | (sure_neg & sees_pos)
+    return sure_pos | sure_neg, _counterexamples(grid, sure_pos & sees_neg, sure_neg & sees_pos)
+
+
+def _counterexamples(grid: Grid, positive: BoolArray, negative: BoolArray) -> BoolArray:
+    """Those of class 1 that see class 0 and those of class 0 that see class 1, as far as they count."""
+    counted = grid.thresholds.counted
+    return positive if counted > 0 else negative if counted < 0 else positive | negative
 
 
 def class_verdicts(grid: ClassGrid, watch: Watch | None = None) -> tuple[BoolArray, BoolArray]:
@@ -173,7 +179,7 @@ def _ambiguous(grid: Grid, F: npt.NDArray[Any]) -> BoolArray:
         sees_neg = _reaches(grid, (t.neg + sign * r >= F).astype(bool))
         sees_pos = _reaches(grid, (t.pos - sign * r <= F).astype(bool))
         sure_pos, sure_neg = (own >= t.conf_pos - sign * r).astype(bool), (own <= t.conf_neg + sign * r).astype(bool)
-        verdict.append((sure_pos | sure_neg, (sure_pos & sees_neg) | (sure_neg & sees_pos)))
+        verdict.append((sure_pos | sure_neg, _counterexamples(grid, sure_pos & sees_neg, sure_neg & sees_pos)))
     (could_be_sure, could_be_unfair), (surely_sure, surely_unfair) = verdict
     changes: BoolArray = (could_be_unfair & ~surely_unfair) | (could_be_sure & ~surely_sure)
     return changes

@@ -19,6 +19,7 @@ INSTEAD = {
     "verify": "`quantify` with engine auto, box, exhaustive or sample takes this model",
     "check": "`quantify` with engine auto, box, exhaustive or sample, and `empirical`, take this model",
     "pairs": "`sample` gives pairs of inputs for this model",
+    "rates": "`quantify` with engine auto, box, exhaustive or sample takes this model",
     "smtlib": "`quantify` with engine auto, box, exhaustive or sample takes this model",
 }
 

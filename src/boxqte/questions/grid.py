@@ -37,6 +37,8 @@ class Thresholds:
     neg: int
     conf_pos: int
     conf_neg: int
+    counted: int = 0
+    """0: every confident x may be a counterexample. 1: only x of class 1, -1: only x of class 0; all others are fair."""
 
     @property
     def all_confident(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -215,6 +215,7 @@ def _core_problem(problem: Problem) -> _core.Problem:
         simple=exact.all_confident,  # the rounded thresholds cannot tell
         band=problem.band,
         fuzz=problem.fuzz,
+        counted=t.counted,
         merges=problem.merges,
         points_matter=points_matter(problem),
         combination_axes=sensitive.astype(np.int32),
@@ -262,11 +263,11 @@ def into_64_bits(grid: Grid) -> tuple[npt.NDArray[np.int64], int, Thresholds, in
         return values, grid.base, t, grid.rounding, 0, 0
     # Each rounded value is within half a unit; base and thresholds add one more each.
     fuzz = (len(grid.roots) + 1) // 2 + 3
-    scaled = Thresholds(*(v >> shift for v in (t.pos, t.neg, t.conf_pos, t.conf_neg)))
+    scaled = Thresholds(*(v >> shift for v in (t.pos, t.neg, t.conf_pos, t.conf_neg)), t.counted)
     if t.all_confident:  # keep pos = neg + 1: the sign alone decides
-        scaled = Thresholds(scaled.neg + 1, scaled.neg, scaled.neg + 1, scaled.neg)
+        scaled = Thresholds(scaled.neg + 1, scaled.neg, scaled.neg + 1, scaled.neg, t.counted)
     elif scaled.all_confident:  # ties without a class must not vanish in the rounding; one unit is within the fuzz
-        scaled = Thresholds(scaled.pos, scaled.neg, scaled.conf_pos + 1, scaled.conf_neg)
+        scaled = replace(scaled, conf_pos=scaled.conf_pos + 1)
     return values, grid.base >> shift, scaled, (grid.rounding >> shift) + 1, fuzz, shift
 
 
