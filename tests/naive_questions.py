@@ -7,9 +7,10 @@ from fractions import Fraction
 from itertools import product
 
 from boxqte.models.ensemble import TreeEnsemble
-from boxqte.questions.properties import Fairness
+from boxqte.questions.properties import Fairness, Monotonicity, Property, ScoreFairness
+from boxqte.space.attributes import Attribute
 from boxqte.space.space import Space
-from tests.naive import ZERO, Oracle, Piece
+from tests.naive import ZERO, NaiveAnswer, Oracle, Piece, Point, Value, naive_class, naive_confident, real_pieces
 
 
 def naive_rates(ensemble: TreeEnsemble, space: Space, sensitive: tuple[str, ...]) -> Iterator[tuple[dict[str, Piece], Fraction]]:
@@ -24,3 +25,91 @@ def naive_rates(ensemble: TreeEnsemble, space: Space, sensitive: tuple[str, ...]
             if mass and oracle.class_of(oracle.representative(pieces)) == 1:
                 rate += mass
         yield dict(zip(sensitive, group)), rate
+
+
+def naive_measure(ensemble: TreeEnsemble, space: Space, prop: Property) -> NaiveAnswer:
+    """Parts 2, 2a and 3: |X_kappa|, |X_unfair| and the measure, by enumeration of x and of all its x'."""
+    oracle = Oracle(ensemble, space, prop)
+    confident = counterexample = ZERO
+    for pieces in products_of_fine_pieces(oracle):
+        mass = oracle.mass(pieces)
+        if not mass:
+            continue
+        x = oracle.representative(pieces)
+        if oracle.is_confident(oracle.margin(x)):
+            confident += mass
+            if any(is_witness(oracle, x, other) for other in exchanged(oracle, x)):
+                counterexample += mass
+    return NaiveAnswer(confident, counterexample, 1 - counterexample / confident if confident else None)
+
+
+def products_of_fine_pieces(oracle: Oracle) -> Iterator[dict[str, Piece]]:
+    """As the oracle's own; a sensitive attribute with a bounded change is cut where its reach changes, too."""
+    attributes = oracle.space.attributes
+    for pieces in product(*(fine_pieces(oracle, a) for a in attributes)):
+        yield {a.name: piece for a, piece in zip(attributes, pieces)}
+
+
+def fine_pieces(oracle: Oracle, attribute: Attribute) -> list[Piece]:
+    bound = dict(oracle.property.max_change).get(attribute.name)
+    if bound is None or attribute.kind != "real":
+        return oracle.pieces(attribute)
+    points = oracle.model.critical_points(attribute)
+    points += [p + shift for p in points for shift in (-bound, bound)]
+    return real_pieces(attribute, sorted({p for p in points if attribute.low <= p <= attribute.high}))
+
+
+def exchanged(oracle: Oracle, x: Point) -> Iterator[Point]:
+    """Every x' that matters and differs from x in sensitive attributes only (epsilon = 0), whether it is admissible or not."""
+    names = [a.name for a in oracle.sensitive]
+    for values in product(*(values_near(oracle, a, x[a.name]) for a in oracle.sensitive)):
+        other = x | dict(zip(names, values))
+        if other != x:
+            yield other
+
+
+def values_near(oracle: Oracle, attribute: Attribute, value: Value) -> list[Value]:
+    """One value of every piece, if there is one within the bound; of an open interval the middle of what is within it."""
+    bound = dict(oracle.property.max_change).get(attribute.name)
+    found = []
+    for piece in fine_pieces(oracle, attribute):
+        if bound is None or value is None or piece.value is None or not piece.is_interval:
+            found.append(piece.value)
+            continue
+        low, high = max(piece.low, value - bound), min(piece.high, value + bound)
+        if low < high:
+            found.append((low + high) / 2)
+    return found
+
+
+def is_witness(oracle: Oracle, x: Point, other: Point) -> bool:
+    """Whether x' makes x a counterexample."""
+    prop = oracle.property
+    for name, bound in prop.max_change:
+        if x[name] is None or other[name] is None:
+            if x[name] != other[name]:
+                return False
+        elif abs(x[name] - other[name]) > bound:
+            return False
+    F, G = oracle.margin(x), oracle.margin(other)
+    if isinstance(prop, ScoreFairness):
+        assert prop.scale != "probability"
+        return abs(F - G) > prop.at_most
+    if isinstance(prop, Monotonicity):
+        one, two = x[prop.sensitive[0]], other[prop.sensitive[0]]
+        if one is None or two is None:
+            return False
+        more = two > one if prop.direction == "increasing" else two < one  # x' is to have at least as much as x
+        below, above = (F, G) if more else (G, F)
+        if prop.on == "score":
+            return below > above
+        classes = [naive_class(oracle.ensemble, prop, margin) for margin in (below, above)]
+        return None not in classes and classes[0] > classes[1]
+    own, rival = oracle.class_of(x), oracle.class_of(other)
+    partner = replace_kappa(prop)
+    return own is not None and rival is not None and own != rival and naive_confident(oracle.ensemble, partner, G)
+
+
+def replace_kappa(prop: Property) -> Property:
+    """A property whose kappa is what x' must exceed."""
+    return Fairness(prop.sensitive, 0, prop.partner_kappa, tie=prop.tie)

@@ -31,7 +31,9 @@ void bind_problem(nb::module_& m) {
              std::int64_t base, std::uint64_t base_residue, Array<const std::int64_t, 1> thresholds,
              Array<const std::uint64_t, 1> threshold_residues, bool simple, std::int64_t band, std::int64_t fuzz,
              int counted, bool merges, bool points_matter, Array<const std::int32_t, 1> combination_axes,
-             Array<const std::int32_t, 2> combination_cells, Array<const double, 1> combination_mass) {
+             Array<const std::int32_t, 2> combination_cells, Array<const double, 1> combination_mass,
+             Array<const std::int32_t, 1> partner_place, Array<const std::int32_t, 2> partner_ranges,
+             std::int64_t score_gap) {
             Problem p;
             p.cuts = {to_vector(cut_axis),
                       to_vector(cut_start),
@@ -62,14 +64,22 @@ void bind_problem(nb::module_& m) {
             p.merges = merges;
             p.points_matter = points_matter;
             p.combinations = {to_vector(combination_axes), to_vector(combination_cells), to_vector(combination_mass)};
+            if (partner_ranges.shape(0) != 4) throw std::invalid_argument("problem: four ends of ranges are expected");
+            const std::size_t places = partner_ranges.shape(1);
+            const auto ends = [&](int k) {
+              return std::vector<std::int32_t>(partner_ranges.data() + k * places,
+                                               partner_ranges.data() + (k + 1) * places);
+            };
+            p.partners = {to_vector(partner_place), ends(0), ends(1), ends(2), ends(3), score_gap};
             p.check();
             new (self) Problem(std::move(p));
           },
           nb::kw_only(), "cut_axis"_a, "cut_start"_a, "cut_prefix"_a, "cut_mask"_a, "implied_at"_a, "implied"_a,
           "n_cells"_a, "chain"_a, "role"_a, "mass"_a, "single"_a, "n_refined"_a, "base_cell"_a, "near_lo"_a,
           "near_hi"_a, "refined_mass"_a, "root"_a, "cut"_a, "yes"_a, "no"_a, "value"_a, "residue"_a, "base"_a,
-          "base_residue"_a, "thresholds"_a, "threshold_residues"_a, "simple"_a, "band"_a, "fuzz"_a, "counted"_a, "merges"_a,
-          "points_matter"_a, "combination_axes"_a, "combination_cells"_a, "combination_mass"_a);
+          "base_residue"_a, "thresholds"_a, "threshold_residues"_a, "simple"_a, "band"_a, "fuzz"_a, "counted"_a,
+          "merges"_a, "points_matter"_a, "combination_axes"_a, "combination_cells"_a, "combination_mass"_a,
+          "partner_place"_a, "partner_ranges"_a, "score_gap"_a);
 }
 
 }  // namespace boxqte

@@ -5,7 +5,8 @@
 namespace boxqte {
 
 Decision::Decision(const Problem& problem)
-    : thresholds_(problem.thresholds),
+    : partners_(problem.partners),
+      thresholds_(problem.thresholds),
       margin_(problem.thresholds.band + problem.thresholds.fuzz),
       margins_(static_cast<std::size_t>(std::max(problem.combinations.size(), 1))),
       verdict_(margins_.size()) {}
@@ -13,12 +14,18 @@ Decision::Decision(const Problem& problem)
 bool Decision::decide(const Node& node, const ResidualTrees& trees) {
   const int n = node.n_classes;
   // Theorem 1: one class left, exchanging sensitive values changes nothing at all.
-  if (thresholds_.simple && n == 1) {
+  if (thresholds_.simple && n == 1 && !partners_.asked()) {
     verdict_[0] = Kind::fair;
     return true;
   }
+  if (partners_.asked() && (thresholds_.simple || partners_.scores()) && node.n_rows == 0 &&
+      std::all_of(node.offset.begin(), node.offset.begin() + n, [&](std::int64_t o) { return o == node.offset[0]; }) &&
+      std::all_of(node.residue.begin(), node.residue.begin() + n, [&](auto r) { return r == node.residue[0]; })) {
+    std::fill_n(verdict_.begin(), n, Kind::fair);
+    return true;
+  }
   Interval common;
-  for (int t = 0; t < node.n_common; ++t) common.add(trees[node.common[t]]);
+  for (int t = 0; t < node.n_common && !partners_.scores(); ++t) common.add(trees[node.common[t]]);  // they cancel
   for (int c = 0; c < n; ++c) margins_[c] = {node.offset[c] + common.low, node.offset[c] + common.high};
   for (int r = 0; r < node.n_rows; ++r) {
     const TreeId* row = node.row(r);
@@ -27,8 +34,48 @@ bool Decision::decide(const Node& node, const ResidualTrees& trees) {
   return decide(std::span<const Interval>(margins_).first(n));
 }
 
+bool Decision::decide_related(std::span<const Interval> margins) {
+  // Theorem 11: as Theorem 3, each class with the extremes of its own partners.
+  const Thresholds& t = thresholds_;
+  const int n = static_cast<int>(margins.size());
+  ends_.resize(2 * margins.size());
+  for (int c = 0; c < n; ++c) {
+    ends_[c] = margins[c].low;
+    ends_[n + c] = margins[c].high;
+  }
+  partners_.extremes(1, [&](int c, bool) { return &ends_[c]; }, low_, high_, work_);
+  partners_.extremes(1, [&](int c, bool) { return &ends_[n + c]; }, low_end_, high_end_, work_);
+  for (int c = 0; c < n; ++c) {
+    const auto [low, high] = margins[c];
+    if (partners_.scores()) {
+      // Both margins may be off by the library's rounding and by ours.
+      const std::int64_t sure = partners_.gap + 2 * margin_, never = partners_.gap - 2 * margin_;
+      if (low - low_end_[c] >= sure || high_[c] - high >= sure)
+        verdict_[c] = Kind::unfair;
+      else if (high - low_[c] < never && high_end_[c] - low < never)
+        verdict_[c] = Kind::fair;
+      else
+        return false;
+      continue;
+    }
+    const bool surely_neg = low_end_[c] <= t.neg - margin_, never_neg = low_[c] > t.neg + margin_;
+    const bool surely_pos = high_[c] >= t.pos + margin_, never_pos = high_end_[c] < t.pos - margin_;
+    const bool is_pos = low >= t.conf_pos + margin_, is_neg = high <= t.conf_neg - margin_;
+    if (high < t.conf_pos - margin_ && low > t.conf_neg + margin_)
+      verdict_[c] = Kind::low;
+    else if ((is_pos && surely_neg) || (is_neg && surely_pos))
+      verdict_[c] = Kind::unfair;
+    else if ((is_pos && never_neg) || (is_neg && never_pos) || (t.simple && never_neg && never_pos))
+      verdict_[c] = Kind::fair;
+    else
+      return false;
+  }
+  return true;
+}
+
 bool Decision::decide(std::span<const Interval> margins) {
   const Thresholds& t = thresholds_;
+  if (partners_.asked()) return decide_related(margins);
   Interval least = margins[0], most = margins[0];  // the smallest, and the largest, of the lower and of the upper bounds
   for (const Interval& m : margins.subspan(1)) {
     least = {std::min(least.low, m.low), std::min(least.high, m.high)};
@@ -62,7 +109,7 @@ bool Decision::decide(std::span<const Interval> margins) {
 
 void Decision::count(const Node& node, Masses& masses) const {
   const double mass = node.mass();
-  if (thresholds_.simple)
+  if (thresholds_.simple && !partners_.asked())
     masses.add(verdict_[0], mass);
   else
     for (int c = 0; c < node.n_classes; ++c) masses.add(verdict_[c], mass * node.class_mass[c]);

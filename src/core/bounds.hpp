@@ -31,8 +31,12 @@ class Decision {
   void count(const Node& node, Masses& masses) const;
 
  private:
+  bool decide_related(std::span<const Interval> margins);
+
+  const Partners& partners_;
   const Thresholds& thresholds_;
   std::int64_t margin_;  ///< a sign counts as certain only beyond this: the library's rounding error plus ours
+  std::vector<std::int64_t> low_, high_, low_end_, high_end_, ends_, work_;  ///< of partners
   std::vector<Interval> margins_;
   std::vector<Kind> verdict_;  ///< class -> verdict; only the first counts where signs are all that matters
 };

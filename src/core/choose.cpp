@@ -120,7 +120,9 @@ double Chooser::child_cost(const Node& node, int cut, int side) {
     margins[c].high += common.high;
   }
   for (int c = 1; c < n && !differs; ++c) differs = node.offset[c] != node.offset[0];
-  if ((problem_.thresholds.simple && !differs) || decision_.decide({margins, static_cast<std::size_t>(n)})) return 0.0;
+  if (((problem_.thresholds.simple || problem_.partners.scores()) && !differs) ||
+      decision_.decide({margins, static_cast<std::size_t>(n)}))
+    return 0.0;
   return parts.cost(node.domain.data());
 }
 

@@ -102,7 +102,8 @@ void ExchangeWorker::explore(Call& call, int& top) {
     }
     const double cost = trees_->parts.find(node);
     if (cost <= finish_limit_) {
-      reply.work += static_cast<std::int64_t>(cost) * (problem_.thresholds.simple ? 4 : 4 + node.n_classes);
+      reply.work += static_cast<std::int64_t>(cost) *
+                    (problem_.thresholds.simple && !problem_.partners.asked() ? 4 : 4 + node.n_classes);
       if (trees_->finisher.finish(node, trees_->parts, settled, halt_)) {
         ++reply.finished;
         close(call, node, ExchangeReply::by_counting, settled);

@@ -99,7 +99,7 @@ class ExchangeWorker {
   // All that refers to residual trees, rebuilt when they take too much memory.
   struct Trees {
     Trees(const Problem& problem, std::size_t memory, const Halt& halt)
-        : nodes(problem),
+        : nodes(problem, problem.partners.asked()),
           parts(problem, nodes.trees()),
           finisher(problem, nodes.trees(), memory),
           chooser(nodes, halt) {}

@@ -402,6 +402,76 @@ Finisher::Count Finisher::count_confident(const Node& node, const Values& a, con
   return count;
 }
 
+Finisher::Count Finisher::count_related(const Node& node, const Values& a, const Values& b) {
+  // As count_confident, each class with the extremes of its own partners (Theorem 11).
+  const Thresholds& t = problem_.thresholds;
+  Count count;
+  for (int i = 0; i < a.size(); ++i) {
+    const std::int64_t add = a.value(i);
+    double unfair = 0.0, low = 0.0;
+    for (int cell = 0; cell < n_cells_; ++cell) {
+      grid_.check_halt();
+      double cell_unfair = 0.0, cell_low = 0.0, near = 0.0;
+      for (int c = 0; c < node.n_classes; ++c) {
+        const std::size_t at = static_cast<std::size_t>(c) * n_cells_ + cell;
+        const std::int64_t v = margins_[c][cell] + add;
+        const std::int64_t limits[] = {t.neg - add - partner_low_[at], t.pos - 1 - add - partner_high_[at],
+                                       t.conf_pos - 1 - v, t.conf_neg - v};
+        int ranks[4];
+        for (int k = 0; k < 4; ++k) {
+          ranks[k] = b.rank(std::clamp(limits[k], 1 - Partners::none, Partners::none - 1));
+          if (std::abs(limits[k]) >= Partners::none / 2) continue;  // nobody is there to be close to a threshold
+          near += node.class_mass[c] * b.near(ranks[k], limits[k], t.band);
+          if (t.fuzz > 0) count.fuzzy |= b.near(ranks[k], limits[k], t.fuzz) > 0.0;
+        }
+        const auto [some_neg, no_pos, below_pos, in_neg] = ranks;
+        const double mass = node.class_mass[c];
+        cell_low += mass * (b.prefix(below_pos) - b.prefix(in_neg));
+        if (some_neg > below_pos) cell_unfair += mass * (b.prefix(some_neg) - b.prefix(below_pos));
+        if (in_neg > no_pos) cell_unfair += mass * (b.prefix(in_neg) - b.prefix(no_pos));
+      }
+      count.near += cell_mass_[cell] * a.mass(i) * near;
+      unfair += cell_mass_[cell] * cell_unfair;
+      low += cell_mass_[cell] * cell_low;
+      if (cell % block == block - 1 || cell == n_cells_ - 1) {
+        count.unfair.add(a.mass(i) * unfair);
+        count.low.add(a.mass(i) * low);
+        unfair = low = 0.0;
+      }
+    }
+  }
+  return count;
+}
+
+Finisher::Count Finisher::count_scores(const Node& node, const Values& a, const Values& b) {
+  // Two margins that are at least `gap` apart (Theorem 12): what all classes add has no say, only its mass counts.
+  const Thresholds& t = problem_.thresholds;
+  const std::int64_t gap = problem_.partners.gap;
+  Count count;
+  Sum all;
+  for (int i = 0; i < a.size(); ++i)
+    for (int j = 0; j < b.size(); ++j) all.add(a.mass(i) * b.mass(j));
+  double unfair = 0.0;
+  for (int cell = 0; cell < n_cells_; ++cell) {
+    double share = 0.0, near = 0.0;
+    for (int c = 0; c < node.n_classes; ++c) {
+      const std::size_t at = static_cast<std::size_t>(c) * n_cells_ + cell;
+      const std::int64_t down = margins_[c][cell] - partner_low_[at], up = partner_high_[at] - margins_[c][cell];
+      if (down >= gap || up >= gap) share += node.class_mass[c];
+      const std::int64_t closest = std::min(std::abs(down - gap), std::abs(up - gap));
+      if (closest <= 2 * t.band) near += node.class_mass[c];
+      count.fuzzy |= t.fuzz > 0 && closest <= 2 * t.fuzz;
+    }
+    unfair += cell_mass_[cell] * share;
+    count.near += cell_mass_[cell] * near * all.value();
+    if (cell % block == block - 1 || cell == n_cells_ - 1) {
+      count.unfair.add(unfair * all.value());
+      unfair = 0.0;
+    }
+  }
+  return count;
+}
+
 double Finisher::outside(const Node& node, const Parts& parts) const {
   double product = 1.0;
   for (int axis = 0; axis < problem_.axes.size(); ++axis)
@@ -415,7 +485,14 @@ bool Finisher::finish(const Node& node, const Parts& parts, Masses& masses, cons
   Values& b = list(node, parts, Side::b);
   Values& a = list(node, parts, Side::a);
   Count count;
-  if (problem_.thresholds.simple) {
+  const Partners& partners = problem_.partners;
+  if (partners.asked()) {
+    vector_margins(node, parts);
+    partners.extremes(
+        n_cells_, [&](int c, bool) { return margins_[c].data(); }, partner_low_, partner_high_, partner_work_);
+    if (!partners.scores()) b.index(work_, cache_.arena());
+    count = partners.scores() ? count_scores(node, a, b) : count_related(node, a, b);
+  } else if (problem_.thresholds.simple) {
     const Thresholds& t = problem_.thresholds;
     lay_out_vector(node, parts);
     row_extremes(node);

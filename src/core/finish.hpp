@@ -58,6 +58,8 @@ class Finisher {
   Count compare_cells(const Values& a, const Values& b);
   Count compare_entries(const Values& a, const Values& b);
   Count count_confident(const Node& node, const Values& a, const Values& b);
+  Count count_related(const Node& node, const Values& a, const Values& b);
+  Count count_scores(const Node& node, const Values& a, const Values& b);
   double outside(const Node& node, const Parts& parts) const;
 
   const Problem& problem_;
@@ -82,6 +84,7 @@ class Finisher {
   Interval extremes_;                               ///< the smallest and the largest of all these
   std::vector<std::int64_t> row_least_, row_most_;  ///< the same of the rows alone, over their own axes
   std::vector<std::vector<std::int64_t>> margins_;  ///< class x cell, where every class counts on its own
+  std::vector<std::int64_t> partner_low_, partner_high_, partner_work_;  ///< class x cell: extremes of its partners
   std::vector<std::int64_t> values_;
 };
 

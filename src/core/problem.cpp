@@ -66,6 +66,18 @@ void Problem::check() const {
     require(0 <= combinations.cells[i] &&
                 combinations.cells[i] < axes.n_cells[combinations.axes[i % combinations.axes.size()]],
             "cell of a combination");
+  if (!partners.asked()) return;
+  const std::int64_t places = partners.places();
+  require(partners.place.size() == combinations.mass.size() && thresholds.counted == 0, "partners");
+  require_within(partners.place, 0, places, "place of a combination");
+  for (const auto* ends : {&partners.low_first, &partners.low_last, &partners.high_first, &partners.high_last}) {
+    require(static_cast<std::int64_t>(ends->size()) == places, "ranges of partners");
+    require_within(*ends, -1, places + 1, "range of partners");
+  }
+  for (const auto* last : {&partners.low_last, &partners.high_last})
+    require_within(*last, -1, places, "range of partners");
+  for (const auto* first : {&partners.low_first, &partners.high_first})
+    require_within(*first, 0, places + 1, "range of partners");
 }
 
 }  // namespace boxqte

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bits.hpp"
+#include "partners.hpp"
 
 namespace boxqte {
 
@@ -95,7 +96,8 @@ struct Problem {
   Trees trees;
   Thresholds thresholds;
   Combinations combinations;  ///< empty where some axis moves: there S stays an axis
-  bool merges = true;         ///< equal values and equal residues prove that two exact sums are equal
+  Partners partners;
+  bool merges = true;  ///< equal values and equal residues prove that two exact sums are equal
   bool points_matter =
       false;  ///< x' may be forced out of x's own combination: no idle sensitive attribute offers a value
 

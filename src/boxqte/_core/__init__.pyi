@@ -60,6 +60,9 @@ class Problem:
         combination_axes: NDArray[numpy.int32],
         combination_cells: NDArray[numpy.int32],
         combination_mass: NDArray[numpy.float64],
+        partner_place: NDArray[numpy.int32],
+        partner_ranges: NDArray[numpy.int32],
+        score_gap: int,
     ) -> None: ...
 
 class ExchangeWorker:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +15,12 @@ from boxqte.engines.protocol import ALONE, Capability, Companions, Decided, Limi
 from boxqte.errors import EngineError
 from boxqte.questions.axes import Axis
 from boxqte.questions.class_grid import ClassGrid, output_values
-from boxqte.questions.grid import AnyGrid, Cut, Grid, binary
+from boxqte.questions.grid import AnyGrid, Cut, Grid, Partners, binary
 
 G = TypeVar("G", bound=AnyGrid)
 BoolArray = npt.NDArray[np.bool_]
 
+FAR = 1 << 4000  # beyond every margin
 MAX_AXES = 32  # numpy's own limit on the axes of an array, before numpy 2
 
 
@@ -80,7 +81,10 @@ def without_idle_axes(grid: G) -> G:
     """
     kept = [at for at, axis in enumerate(grid.axes) if axis.sensitive or len(axis.refined) > 1] or [0]
     cuts = tuple(Cut(kept.index(cut.axis), cut.mask) for cut in grid.cuts)
-    return replace(grid, axes=tuple(grid.axes[at] for at in kept), cuts=cuts)
+    smaller = replace(grid, axes=tuple(grid.axes[at] for at in kept), cuts=cuts)
+    if isinstance(smaller, Grid) and smaller.partners is not None and smaller.partners.axis >= 0:
+        return replace(smaller, partners=replace(smaller.partners, axis=kept.index(smaller.partners.axis)))
+    return smaller
 
 
 def dense_margins(grid: Grid, watch: Watch | None = None) -> npt.NDArray[Any]:
@@ -119,7 +123,12 @@ def verdicts(grid: Grid, F: npt.NDArray[Any]) -> tuple[BoolArray, BoolArray]:
     own = F[np.ix_(*(a.base for a in grid.axes))]
     t = grid.thresholds
     sure_pos, sure_neg = (own >= t.conf_pos).astype(bool), (own <= t.conf_neg).astype(bool)
-    sees_neg, sees_pos = _reaches(grid, (t.neg >= F).astype(bool)), _reaches(grid, (t.pos <= F).astype(bool))
+    if grid.partners is not None and grid.partners.gap:
+        lowest, highest = _partner_extremes(grid, grid.partners, F)
+        apart = (own - lowest >= grid.partners.gap) | (highest - own >= grid.partners.gap)
+        return sure_pos | sure_neg, (sure_pos | sure_neg) & apart.astype(bool)
+    sees_neg = _reaches(grid, (t.neg >= F).astype(bool), "low")
+    sees_pos = _reaches(grid, (t.pos <= F).astype(bool), "high")
     return sure_pos | sure_neg, _counterexamples(grid, sure_pos & sees_neg, sure_neg & sees_pos)
 
 
@@ -140,12 +149,32 @@ def class_verdicts(grid: ClassGrid, watch: Watch | None = None) -> tuple[BoolArr
     own, sure = top[near], confident[near]
     unfair = np.zeros(own.shape, bool)
     for k in range(grid.n_classes):
-        unfair |= (own == k) & sure & _reaches(grid, top != k)
+        unfair |= (own == k) & sure & _reaches(grid, top != k, "low")
     return sure, unfair
 
 
-def _reaches(grid: AnyGrid, bits: BoolArray) -> BoolArray:
+def _partner_extremes(grid: Grid, partners: Partners, F: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """For every cell the smallest and the largest margin of its partners, straight from the definition; epsilon = 0."""
+    others = tuple(i for i, axis in enumerate(grid.axes) if axis.sensitive and i != partners.axis)
+    found = []
+    for best, ranges, nobody in ((np.min, partners.low, FAR), (np.max, partners.high, -FAR)):
+        G = best(F, axis=others, keepdims=True) if others else F
+        if partners.axis < 0:
+            found.append(np.broadcast_to(G, F.shape))
+            continue
+        slices = []
+        for first, last in ranges:
+            inside = G.take(range(first, last + 1), partners.axis)
+            empty = np.full_like(G.take([0], partners.axis), nobody, dtype=object)
+            slices.append(best(inside, axis=partners.axis, keepdims=True) if first <= last else empty)
+        found.append(np.broadcast_to(np.concatenate(slices, axis=partners.axis), F.shape))
+    return found[0], found[1]
+
+
+def _reaches(grid: AnyGrid, bits: BoolArray, which: Literal["low", "high"]) -> BoolArray:
     """For every refined cell: does some admissible x' lie in a base cell whose bit is set?"""
+    if isinstance(grid, Grid) and grid.partners is not None:
+        return _sees_partner(grid, grid.partners, bits, grid.partners.low if which == "low" else grid.partners.high)
     hits = bits
     for i, axis in enumerate(grid.axes):
         if not axis.sensitive:
@@ -163,6 +192,14 @@ def _reaches(grid: AnyGrid, bits: BoolArray) -> BoolArray:
     return found
 
 
+def _sees_partner(grid: Grid, partners: Partners, bits: BoolArray, ranges: Sequence[tuple[int, int]]) -> BoolArray:
+    """The same where the property says who may be whose partner; x itself never has another class than its own."""
+    others = tuple(i for i, axis in enumerate(grid.axes) if axis.sensitive and i != partners.axis)
+    hits = bits.any(axis=others, keepdims=True) if others else bits
+    slices = [hits.take(range(first, last + 1), partners.axis).any(axis=partners.axis, keepdims=True) for first, last in ranges]
+    return np.broadcast_to(np.concatenate(slices, axis=partners.axis), bits.shape)
+
+
 def _window(bits: BoolArray, axis: Axis, i: int) -> BoolArray:
     """OR over the base cells near_lo..near_hi along array axis i, for every refined cell."""
     running = np.concatenate([np.zeros_like(bits.take([0], i), np.int64), bits.cumsum(axis=i)], axis=i)
@@ -174,10 +211,14 @@ def _ambiguous(grid: Grid, F: npt.NDArray[Any]) -> BoolArray:
     """Refined cells whose verdict changes if every margin may be off by the library's rounding error."""
     own = F[np.ix_(*(a.base for a in grid.axes))]
     t, r = grid.thresholds, grid.rounding
+    if grid.partners is not None and grid.partners.gap:
+        lowest, highest = _partner_extremes(grid, grid.partners, F)
+        near = [abs(apart - grid.partners.gap) <= 2 * r for apart in (own - lowest, highest - own)]
+        return np.asarray(near[0] | near[1], bool)
     verdict = []
     for sign in (1, -1):
-        sees_neg = _reaches(grid, (t.neg + sign * r >= F).astype(bool))
-        sees_pos = _reaches(grid, (t.pos - sign * r <= F).astype(bool))
+        sees_neg = _reaches(grid, (t.neg + sign * r >= F).astype(bool), "low")
+        sees_pos = _reaches(grid, (t.pos - sign * r <= F).astype(bool), "high")
         sure_pos, sure_neg = (own >= t.conf_pos - sign * r).astype(bool), (own <= t.conf_neg + sign * r).astype(bool)
         verdict.append((sure_pos | sure_neg, _counterexamples(grid, sure_pos & sees_neg, sure_neg & sees_pos)))
     (could_be_sure, could_be_unfair), (surely_sure, surely_unfair) = verdict

@@ -201,6 +201,35 @@ def numeric_axis(question: Question) -> tuple[Axis, list[int]]:
     return question.axis(cells, masses, (*_intervals(attribute, edges), base, lo, hi)), masks
 
 
+def bounded_axis(axis: Axis, masks: Sequence[int], reach: Fraction) -> tuple[Axis, list[int], list[tuple[int, int]]]:
+    """A sensitive numeric axis whose values may change by at most `reach`: cells in which all x reach the same cells.
+
+    The axis, the masks over its new cells, and the cells that each cell reaches (a missing value: itself).
+    """
+    attribute = axis.attribute
+    if attribute.kind == "integer":
+        reach = Fraction(math.floor(reach))
+    old = [cell for cell in axis.cells if not cell.missing]
+    first, last = old[0].low, old[-1].high
+    assert first is not None
+    assert last is not None
+    inner = [cell.low for cell in old[1:] if cell.low is not None]
+    edges, base, lo, hi = _refined(inner, first, last, reach)
+    cells, masses = _intervals(attribute, edges)
+    absent = axis.cells[len(old) :]
+    cells += absent
+    masses += axis.masses[len(old) :]
+    start = [base.index(b) for b in range(len(old))]
+    stop = [*(s - 1 for s in start[1:]), len(base) - 1]
+    windows = [(start[low], stop[high]) for low, high in zip(lo, hi)] + [(len(base), len(base))] * len(absent)
+    base += [len(old)] * len(absent)
+    spread = [sum(1 << r for r, b in enumerate(base) if mask >> b & 1) for mask in masks]
+    own = np.arange(len(cells), dtype=np.int32)
+    everything = (own * 0, own * 0 + np.int32(len(cells) - 1))
+    kept = tuple(cells), tuple(masses)
+    return Axis(attribute, True, axis.tolerance, *kept, *kept, own, *everything), spread, windows
+
+
 def _real_flips(question: Question) -> _Flips:
     """Threshold tests read on the real number itself: true to the left of the threshold's edge.
 

@@ -7,7 +7,7 @@ comparisons of integers. Nothing is rounded on the way.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -17,10 +17,10 @@ import numpy.typing as npt
 from boxqte.errors import SpaceError
 from boxqte.exact import floor_scaled_logit
 from boxqte.models.ensemble import Test, TreeEnsemble
-from boxqte.questions.axes import Question, cast_mass, finite_axis, numeric_axis
+from boxqte.questions.axes import Axis, Question, bounded_axis, cast_mass, finite_axis, numeric_axis
 from boxqte.questions.class_grid import class_grid
-from boxqte.questions.grid import AnyGrid, Cut, Grid, Thresholds, Trees, binary
-from boxqte.questions.properties import Property, check_property
+from boxqte.questions.grid import AnyGrid, Cut, Grid, Partners, Thresholds, Trees, binary
+from boxqte.questions.properties import Monotonicity, Property, ScoreFairness, check_property
 from boxqte.space.attributes import Attribute
 from boxqte.space.space import Space
 
@@ -36,7 +36,10 @@ def build_grid(ensemble: TreeEnsemble, space: Space, prop: Property) -> Grid:
 def build_any_grid(ensemble: TreeEnsemble, space: Space, prop: Property) -> AnyGrid:
     """Discretise the problem exactly: a Grid, or a ClassGrid for three classes and more. Raises if they do not fit."""
     check_property(prop)
+    prop.check(space)
     tolerances = prop.tolerances(space)
+    bounded = dict(prop.max_change)
+    windows: dict[int, list[tuple[int, int]]] = {}
     owner = match_columns(ensemble, space)
     nodes, test_of_node = distinct_tests(ensemble)
     features = ensemble.feature[nodes]
@@ -51,6 +54,8 @@ def build_any_grid(ensemble: TreeEnsemble, space: Space, prop: Property) -> AnyG
         question = Question(attribute, attribute.name in prop.sensitive, tolerance, ensemble, nodes[mine])
         if attribute.is_numeric:
             axis, found = numeric_axis(question)
+            if attribute.name in bounded:
+                axis, found, windows[at] = bounded_axis(axis, found, bounded[attribute.name])
         else:
             codes = attribute_codes(attribute, ensemble, owner.index((at, 0)))
             axis, found = finite_axis(question, codes, column_of_test[mine].tolist())
@@ -62,6 +67,8 @@ def build_any_grid(ensemble: TreeEnsemble, space: Space, prop: Property) -> AnyG
     trees = prune(ensemble, test_of_node, axis_of_test.tolist(), masks, [axis.n_cells for axis in axes])
     if not ensemble.is_binary:
         return class_grid(ensemble, space, prop, axes, trees, input_rounding)
+    if prop.asks_scores and prop.kappa <= HALF:  # what all x' share cancels
+        trees = only_testing(trees, {at for at, axis in enumerate(axes) if axis.sensitive})
     error = ensemble.rounding_error() / ensemble.factor
     values, base, bits, rest = _integer_values(ensemble, trees.leaf_nodes, error)
     return Grid(
@@ -79,6 +86,7 @@ def build_any_grid(ensemble: TreeEnsemble, space: Space, prop: Property) -> AnyG
         base=base,
         scale_bits=bits,
         thresholds=_thresholds(ensemble, prop, bits, rest),
+        partners=_partners(prop, axes, windows, ensemble, bits),
         rounding=math.ceil(error * 2**bits),
         input_rounding=min(input_rounding, Fraction(1)),
     )
@@ -247,6 +255,54 @@ def prune(
     )
 
 
+def only_testing(trees: Trees, axes: set[int]) -> Trees:
+    """The trees that test one of the axes, and the cuts that are left."""
+    stops = [*trees.roots.tolist()[1:], len(trees.cut)]
+    tests = np.array([cut.axis in axes for cut in trees.cuts] + [False])[trees.cut]
+    kept = [(start, stop) for start, stop in zip(trees.roots.tolist(), stops) if tests[start:stop].any()]
+    nodes = np.array([node for start, stop in kept for node in range(start, stop)], np.int64)
+    new = np.full(len(trees.cut) + 1, -1, np.int32)
+    new[nodes] = np.arange(len(nodes), dtype=np.int32)
+    cut = trees.cut[nodes]
+    used, renumbered = np.unique(cut[cut >= 0], return_inverse=True)
+    cut = cut.copy()
+    cut[cut >= 0] = renumbered.reshape(-1)
+    leaves = trees.leaf[nodes]
+    return Trees(
+        tuple(trees.cuts[k] for k in used.tolist()),
+        new[[start for start, _ in kept]].astype(np.int32),
+        cut,
+        new[trees.yes[nodes]],
+        new[trees.no[nodes]],
+        np.where(leaves < 0, -1, np.cumsum(leaves >= 0) - 1).astype(np.int32),
+        trees.leaf_nodes[leaves[leaves >= 0]],
+    )
+
+
+def _partners(
+    prop: Property,
+    axes: Sequence[Axis],
+    windows: Mapping[int, list[tuple[int, int]]],
+    ensemble: TreeEnsemble,
+    bits: int,
+) -> Partners | None:
+    """Who may be whose partner; None: everybody whose other sensitive values differ."""
+    if isinstance(prop, ScoreFairness):
+        gap = math.floor(prop.at_most / ensemble.factor * 2**bits) + 1
+        return Partners(-1, ((0, 0),), ((0, 0),), gap)
+    if isinstance(prop, Monotonicity):
+        at = next(i for i, axis in enumerate(axes) if axis.sensitive)
+        cells = axes[at].cells
+        n = sum(not cell.missing for cell in cells)
+        above = tuple((1, 0) if cell.missing else (c + 1, n - 1) for c, cell in enumerate(cells))
+        below = tuple((1, 0) if cell.missing else (0, c - 1) for c, cell in enumerate(cells))
+        low, high = (above, below) if prop.direction == "increasing" else (below, above)
+        return Partners(at, low, high, 1 if prop.asks_scores else 0)
+    for at, reached in windows.items():
+        return Partners(at, tuple(reached), tuple(reached))
+    return None
+
+
 def _integer_values(
     model: TreeEnsemble, leaf_nodes: npt.NDArray[np.int64], error: Fraction
 ) -> tuple[tuple[int, ...], int, int, Fraction]:
@@ -280,11 +336,15 @@ def _thresholds(model: TreeEnsemble, prop: Property, bits: int, rest: Fraction) 
     else:
         pos = 0 if model.tie == "positive" else 1
         neg = pos - 1
-    if prop.kappa <= HALF:
-        return Thresholds(pos, neg, pos, neg)
+    own, other = ((pos, neg) if k <= HALF else _confident(model, k, bits, rest) for k in (prop.kappa, prop.partner_kappa))
+    return Thresholds(*other, *own)
+
+
+def _confident(model: TreeEnsemble, kappa: Fraction, bits: int, rest: Fraction) -> tuple[int, int]:
+    """From which F on, and up to which F, an input is confident above kappa."""
     if model.link == "mean":
-        level = (prop.kappa - HALF) / model.factor * 2**bits
+        level = (kappa - HALF) / model.factor * 2**bits
         floors = [math.floor(level + offset) for offset in (-rest, rest)]
     else:
-        floors = [floor_scaled_logit(prop.kappa, bits, 1 / model.factor, offset) for offset in (-rest, rest)]
-    return Thresholds(pos, neg, floors[0] + 1, -floors[1] - 1)
+        floors = [floor_scaled_logit(kappa, bits, 1 / model.factor, offset) for offset in (-rest, rest)]
+    return floors[0] + 1, -floors[1] - 1

@@ -45,6 +45,29 @@ class Thresholds:
         """Whether every input is confident (kappa <= 1/2 and every input has a class)."""
         return self.conf_pos == self.conf_neg + 1
 
+    @property
+    def signs_only(self) -> bool:
+        """Whether the class is all that matters, of x and of x'."""
+        return self.all_confident and (self.pos, self.neg) == (self.conf_pos, self.conf_neg)
+
+
+@dataclass(frozen=True)
+class Partners:
+    """Who may be whose partner, where not every exchange of sensitive values counts (epsilon = 0).
+
+    An x in cell c of the axis, if it is of class 1, is a counterexample iff some x' in one of the cells low[c] is of class 0;
+    if it is of class 0, iff some x' in one of high[c] is of class 1. Ranges are (first, last); last < first is nobody. All
+    other sensitive attributes may take any value.
+    """
+
+    axis: int
+    """Of the grid; -1: all cells of all sensitive axes, and both ranges have one entry."""
+    low: tuple[tuple[int, int], ...]
+    high: tuple[tuple[int, int], ...]
+    gap: int = 0
+    """Above 0: not classes are compared but margins, F(x) - F(x') >= gap for some x' in low[c], or F(x') - F(x) >= gap for
+    some x' in high[c]; in units of F."""
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AnyGrid:
@@ -96,6 +119,8 @@ class Grid(AnyGrid):
     base: int
     scale_bits: int
     thresholds: Thresholds
+    partners: Partners | None = None
+    """None: x' may have any sensitive values but those of x."""
 
     @builtins.property
     def low_possible(self) -> bool:

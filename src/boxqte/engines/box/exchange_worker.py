@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
@@ -11,6 +12,7 @@ from boxqte import _core
 from boxqte.engines.box.inside import LEVELS
 from boxqte.engines.box.problem import Problem, sensitive_classes
 from boxqte.engines.protocol import POINT, BoxArray, Closed, FloatArray, Reply
+from boxqte.questions.grid import Grid, Partners
 
 FAIR, UNFAIR, LOW = int(_core.Kind.FAIR), int(_core.Kind.UNFAIR), int(_core.Kind.LOW)
 N_KINDS = 4  # as n_kinds in src/core/masses.hpp
@@ -94,9 +96,14 @@ class ExchangeWorker:
         for combination in class_cells.tolist():
             cells.update(zip(sensitive, combination))
             margins.append(exact_margin(self.problem, cells))
+        if grid.partners is not None:
+            for F, share, seen in zip(margins, class_mass.tolist(), self._seen(grid.partners, class_cells, margins)):
+                decided[_related_kind(grid, F, *seen)] += mass * share
+            return
         some_pos, some_neg = any(t.pos <= F for F in margins), any(t.neg >= F for F in margins)
-        if t.all_confident:
-            decided[UNFAIR if some_pos and some_neg else FAIR] += mass
+        if t.signs_only:
+            counts = t.counted == 0 or (margins[0] >= t.pos) == (t.counted > 0)
+            decided[UNFAIR if some_pos and some_neg and counts else FAIR] += mass
             return
         for F, share in zip(margins, class_mass.tolist()):
             if t.conf_neg < F < t.conf_pos:
@@ -104,6 +111,29 @@ class ExchangeWorker:
             else:
                 kind = UNFAIR if (some_neg if t.conf_pos <= F else some_pos) else FAIR
             decided[kind] += mass * share
+
+
+    def _seen(
+        self, partners: Partners, cells: npt.NDArray[np.int32], margins: list[int]
+    ) -> Iterator[tuple[list[int], list[int]]]:
+        """For every combination the margins of those among whom class 0 counts, and of those among whom class 1 does."""
+        axes = [a for a, s in zip(self.problem.axis_ids, self.problem.sensitive) if s]
+        places = cells[:, axes.index(partners.axis)].tolist() if partners.axis in axes else [0] * len(margins)
+        for place in places:
+            ranges = (partners.low[place], partners.high[place])
+            low, high = ([F for F, p in zip(margins, places) if first <= p <= last] for first, last in ranges)
+            yield low, high
+
+
+def _related_kind(grid: Grid, F: int, low: list[int], high: list[int]) -> int:
+    """The verdict on an x with margin F whose partners have these margins (docs/engine.md, Theorems 11 and 12)."""
+    t, gap = grid.thresholds, grid.partners.gap if grid.partners is not None else 0
+    if t.conf_neg < F < t.conf_pos:
+        return LOW
+    if gap:
+        return UNFAIR if any(F - G >= gap for G in low) or any(G - F >= gap for G in high) else FAIR
+    found = any(t.neg >= G for G in low) if t.conf_pos <= F else any(t.pos <= G for G in high)
+    return UNFAIR if found else FAIR
 
 
 def exact_margin(problem: Problem, cells: dict[int, int]) -> int:
@@ -146,7 +176,8 @@ def rounding_bound(problem: Problem, n_classes: int) -> Fraction:
     block of a sum over cells, and one over the few entries of B; and a few single ones.
     """
     cells = sum(int(n) + 1 for n in problem.axes.n_cells.tolist())
-    classes = 0 if problem.grid.thresholds.all_confident else 2 * n_classes + 2
+    simple = problem.grid.thresholds.signs_only and problem.grid.partners is None
+    classes = 0 if simple else 2 * n_classes + 2
     roundings = cells + 7 * problem.n_axes + classes + BLOCK + FEW + 64
     # (1 + u)**k - 1 <= 1.01 k u for k u <= 0.01; 2**-1000 is for products that underflow
     return Fraction(101, 100) * roundings / 2**53 + Fraction(1, 2**1000)

@@ -68,6 +68,8 @@ def _exchange(grid: Grid, options: BoxOptions, limits: Limits, notes: bool, root
             memory=min(room, exchange_worker.WORKER_MEMORY),
         )
 
+    if grid.partners is not None:  # there are no bounds inside open boxes for these yet
+        return Plan(p, make_worker, start, exchange_worker.box_masses(p, start), options.batch)
     inside = Inside(exchange_worker.ExchangeWorker.enclose, exchange_worker.inside_rounding_bound(p, n_classes))
     return Plan(p, make_worker, start, exchange_worker.box_masses(p, start), options.batch, inside)
 

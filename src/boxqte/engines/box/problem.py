@@ -212,7 +212,7 @@ def _core_problem(problem: Problem) -> _core.Problem:
         threshold_residues=np.array(
             [v % (1 << 64) for v in (exact.pos, exact.neg, exact.conf_pos, exact.conf_neg)], np.uint64
         ),
-        simple=exact.all_confident,  # the rounded thresholds cannot tell
+        simple=exact.signs_only,  # the rounded thresholds cannot tell
         band=problem.band,
         fuzz=problem.fuzz,
         counted=t.counted,
@@ -221,7 +221,28 @@ def _core_problem(problem: Problem) -> _core.Problem:
         combination_axes=sensitive.astype(np.int32),
         combination_cells=cells,
         combination_mass=mass,
+        **_partners(problem, cells),
     )
+
+
+def _partners(problem: Problem, cells: npt.NDArray[np.int32]) -> dict[str, Any]:
+    """Who may be whose partner, by the place of a combination on the axis that says so."""
+    partners, axes = problem.grid.partners, [a for a, s in zip(problem.axis_ids, problem.sensitive) if s]
+    if partners is None or not axes or (partners.axis >= 0 and partners.axis not in axes):
+        # No tree tests what may change, so nobody's margin does.
+        return {
+            "partner_place": np.zeros(0, np.int32),
+            "partner_ranges": np.zeros((4, 0), np.int32),
+            "score_gap": 0,
+        }
+    place = cells[:, axes.index(partners.axis)] if partners.axis >= 0 else np.zeros(len(cells), np.int32)
+    ranges = np.array([(*low, *high) for low, high in zip(partners.low, partners.high)], np.int32)
+    gap = -((-partners.gap) >> problem.shift) if partners.gap else 0
+    return {
+        "partner_place": np.ascontiguousarray(place, np.int32),
+        "partner_ranges": np.ascontiguousarray(ranges.T),
+        "score_gap": gap,
+    }
 
 
 def _padded(rows: Sequence[Any], width: int, dtype: type) -> npt.NDArray[Any]:
@@ -264,9 +285,9 @@ def into_64_bits(grid: Grid) -> tuple[npt.NDArray[np.int64], int, Thresholds, in
     # Each rounded value is within half a unit; base and thresholds add one more each.
     fuzz = (len(grid.roots) + 1) // 2 + 3
     scaled = Thresholds(*(v >> shift for v in (t.pos, t.neg, t.conf_pos, t.conf_neg)), t.counted)
-    if t.all_confident:  # keep pos = neg + 1: the sign alone decides
+    if t.signs_only:  # keep pos = neg + 1: the sign alone decides
         scaled = Thresholds(scaled.neg + 1, scaled.neg, scaled.neg + 1, scaled.neg, t.counted)
-    elif scaled.all_confident:  # ties without a class must not vanish in the rounding; one unit is within the fuzz
+    elif scaled.signs_only:  # ties without a class must not vanish in the rounding; one unit is within the fuzz
         scaled = replace(scaled, conf_pos=scaled.conf_pos + 1)
     return values, grid.base >> shift, scaled, (grid.rounding >> shift) + 1, fuzz, shift
 
