@@ -32,8 +32,8 @@ void bind_problem(nb::module_& m) {
              Array<const std::uint64_t, 1> threshold_residues, bool simple, std::int64_t band, std::int64_t fuzz,
              int counted, bool merges, bool points_matter, Array<const std::int32_t, 1> combination_axes,
              Array<const std::int32_t, 2> combination_cells, Array<const double, 1> combination_mass,
-             Array<const std::int32_t, 1> partner_place, Array<const std::int32_t, 2> partner_ranges,
-             std::int64_t score_gap) {
+             Array<const std::int32_t, 1> partner_place, Array<const std::int32_t, 2> partner_ranges, int partner_order,
+             int ordered_places, std::int64_t score_gap) {
             Problem p;
             p.cuts = {to_vector(cut_axis),
                       to_vector(cut_start),
@@ -70,7 +70,8 @@ void bind_problem(nb::module_& m) {
               return std::vector<std::int32_t>(partner_ranges.data() + k * places,
                                                partner_ranges.data() + (k + 1) * places);
             };
-            p.partners = {to_vector(partner_place), ends(0), ends(1), ends(2), ends(3), score_gap};
+            p.partners = {to_vector(partner_place), ends(0),  ends(1), ends(2), ends(3), partner_order,
+                          ordered_places,           score_gap};
             p.check();
             new (self) Problem(std::move(p));
           },
@@ -79,7 +80,7 @@ void bind_problem(nb::module_& m) {
           "near_hi"_a, "refined_mass"_a, "root"_a, "cut"_a, "yes"_a, "no"_a, "value"_a, "residue"_a, "base"_a,
           "base_residue"_a, "thresholds"_a, "threshold_residues"_a, "simple"_a, "band"_a, "fuzz"_a, "counted"_a,
           "merges"_a, "points_matter"_a, "combination_axes"_a, "combination_cells"_a, "combination_mass"_a,
-          "partner_place"_a, "partner_ranges"_a, "score_gap"_a);
+          "partner_place"_a, "partner_ranges"_a, "partner_order"_a, "ordered_places"_a, "score_gap"_a);
 }
 
 }  // namespace boxqte

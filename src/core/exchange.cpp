@@ -88,6 +88,16 @@ void ExchangeWorker::explore(Call& call, int& top) {
   ExchangeReply& reply = call.reply;
   Nodes& nodes = trees_->nodes;
   const std::int64_t entered = reply.nodes;
+  if (problem_.partners.order != 0 && problem_.thresholds.fuzz == 0 &&
+      (problem_.thresholds.simple || problem_.partners.scores()) &&
+      trees_->order.holds(frames_[0], problem_.partners, halt_)) {  // Theorem 13
+    Masses settled;
+    settled.add(Kind::fair, frames_[0].mass());
+    ++reply.nodes;
+    close(call, frames_[0], ExchangeReply::by_bounds, settled);
+    --top;
+    return;
+  }
   while (top >= 0) {
     Node& node = frames_[top];
     const std::int64_t n_trees = node.n_common + std::int64_t{node.n_rows} * node.n_classes;

@@ -16,6 +16,7 @@
 #include "halt.hpp"
 #include "masses.hpp"
 #include "node.hpp"
+#include "order.hpp"
 
 namespace boxqte {
 
@@ -102,11 +103,13 @@ class ExchangeWorker {
         : nodes(problem, problem.partners.asked()),
           parts(problem, nodes.trees()),
           finisher(problem, nodes.trees(), memory),
-          chooser(nodes, halt) {}
+          chooser(nodes, halt),
+          order(nodes.trees()) {}
     Nodes nodes;
     Parts parts;
     Finisher finisher;
     Chooser chooser;
+    Order order;
   };
   std::unique_ptr<Trees> trees_;
   std::size_t tree_limit_ = 0;

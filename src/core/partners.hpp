@@ -18,7 +18,9 @@ struct Partners {
   std::vector<std::int32_t> place;                  ///< combination -> its place; empty: everybody is a partner
   std::vector<std::int32_t> low_first, low_last;    ///< place -> those among whom class 0 counts; last < first: nobody
   std::vector<std::int32_t> high_first, high_last;  ///< place -> those among whom class 1 counts
-  std::int64_t gap = 0;  ///< above 0: not classes are asked about, but whether two margins are so far apart
+  int order = 0;           ///< 1: margins should only grow with the place, -1: only fall; 0: something else is asked
+  int ordered_places = 0;  ///< the first so many places have an order; behind them is the missing value
+  std::int64_t gap = 0;    ///< above 0: not classes are asked about, but whether two margins are so far apart
 
   bool asked() const { return !place.empty(); }
   bool scores() const { return gap > 0; }

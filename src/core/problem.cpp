@@ -70,6 +70,9 @@ void Problem::check() const {
   const std::int64_t places = partners.places();
   require(partners.place.size() == combinations.mass.size() && thresholds.counted == 0, "partners");
   require_within(partners.place, 0, places, "place of a combination");
+  require(partners.ordered_places >= 0 && partners.ordered_places <= places &&
+              (partners.order == 0 || static_cast<std::int64_t>(partners.place.size()) == places),
+          "order of places");
   for (const auto* ends : {&partners.low_first, &partners.low_last, &partners.high_first, &partners.high_last}) {
     require(static_cast<std::int64_t>(ends->size()) == places, "ranges of partners");
     require_within(*ends, -1, places + 1, "range of partners");

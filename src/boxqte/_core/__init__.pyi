@@ -62,6 +62,8 @@ class Problem:
         combination_mass: NDArray[numpy.float64],
         partner_place: NDArray[numpy.int32],
         partner_ranges: NDArray[numpy.int32],
+        partner_order: int,
+        ordered_places: int,
         score_gap: int,
     ) -> None: ...
 

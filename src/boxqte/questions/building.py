@@ -289,7 +289,7 @@ def _partners(
     """Who may be whose partner; None: everybody whose other sensitive values differ."""
     if isinstance(prop, ScoreFairness):
         gap = math.floor(prop.at_most / ensemble.factor * 2**bits) + 1
-        return Partners(-1, ((0, 0),), ((0, 0),), gap)
+        return Partners(-1, ((0, 0),), ((0, 0),), gap=gap)
     if isinstance(prop, Monotonicity):
         at = next(i for i, axis in enumerate(axes) if axis.sensitive)
         cells = axes[at].cells
@@ -297,7 +297,8 @@ def _partners(
         above = tuple((1, 0) if cell.missing else (c + 1, n - 1) for c, cell in enumerate(cells))
         below = tuple((1, 0) if cell.missing else (0, c - 1) for c, cell in enumerate(cells))
         low, high = (above, below) if prop.direction == "increasing" else (below, above)
-        return Partners(at, low, high, 1 if prop.asks_scores else 0)
+        order = 1 if prop.direction == "increasing" else -1
+        return Partners(at, low, high, order, 1 if prop.asks_scores else 0)
     for at, reached in windows.items():
         return Partners(at, tuple(reached), tuple(reached))
     return None

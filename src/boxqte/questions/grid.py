@@ -64,6 +64,8 @@ class Partners:
     """Of the grid; -1: all cells of all sensitive axes, and both ranges have one entry."""
     low: tuple[tuple[int, int], ...]
     high: tuple[tuple[int, int], ...]
+    order: int = 0
+    """1: F should only grow along the axis, -1: only fall; what low and high say then follows from it."""
     gap: int = 0
     """Above 0: not classes are compared but margins, F(x) - F(x') >= gap for some x' in low[c], or F(x') - F(x) >= gap for
     some x' in high[c]; in units of F."""

@@ -233,6 +233,8 @@ def _partners(problem: Problem, cells: npt.NDArray[np.int32]) -> dict[str, Any]:
         return {
             "partner_place": np.zeros(0, np.int32),
             "partner_ranges": np.zeros((4, 0), np.int32),
+            "partner_order": 0,
+            "ordered_places": 0,
             "score_gap": 0,
         }
     place = cells[:, axes.index(partners.axis)] if partners.axis >= 0 else np.zeros(len(cells), np.int32)
@@ -241,6 +243,8 @@ def _partners(problem: Problem, cells: npt.NDArray[np.int32]) -> dict[str, Any]:
     return {
         "partner_place": np.ascontiguousarray(place, np.int32),
         "partner_ranges": np.ascontiguousarray(ranges.T),
+        "partner_order": partners.order if len(axes) == 1 else 0,
+        "ordered_places": sum(not c.missing for c in problem.grid.axes[partners.axis].cells) if partners.order else 0,
         "score_gap": gap,
     }
 
