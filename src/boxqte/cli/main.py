@@ -24,6 +24,7 @@ from boxqte.cli import (
     gate,
     model,
     quantify,
+    rates,
     regions,
     rows,
     sample,
@@ -148,6 +149,7 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     audit.add_parser(commands)
     quantify.add_parser(commands)
+    rates.add_parser(commands)
     smtlib.add_parser(commands)
     empirical.add_parser(commands)
     space.add_parser(commands)
