@@ -280,9 +280,10 @@ def test_other_losses_are_refused_by_name(loss: str) -> None:
     refuses(source, f"params.loss_function: '{loss.partition(':')[0]}' is not supported")
 
 
-def test_regression_is_refused() -> None:
+def test_several_numbers_at_once_are_refused() -> None:
     x, _ = data()
-    refuses(catboost.CatBoostRegressor(**SMALL).fit(x, x[:, 0]), "params.loss_function: 'RMSE' is not supported")
+    source = catboost.CatBoostRegressor(**SMALL, loss_function="MultiRMSE").fit(x, x[:, :2])
+    refuses(source, "params.loss_function: 'MultiRMSE' is not supported")
 
 
 def test_a_negative_scale_is_refused() -> None:

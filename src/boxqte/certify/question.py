@@ -61,7 +61,8 @@ class Question:
             raise Rejected("is about another space than the one given")
         sensitive = self.asked.get("sensitive", ())
         epsilon = [self.asked.get("epsilon_rate", 0), *self.asked.get("epsilon", {}).values()]
-        if any(_number(e, "epsilon") for e in epsilon) or not model.is_binary or not {*sensitive} <= {*space.names}:
+        decides = model.is_binary and model.predicts_classes
+        if any(_number(e, "epsilon") for e in epsilon) or not decides or not {*sensitive} <= {*space.names}:
             raise Rejected("is no question for a certificate: epsilon is 0, and the model has two classes")
         columns = {column: (a, j) for a, attribute in enumerate(space) for j, column in enumerate(attribute.columns)}
         named = {*model.feature_names} == {*columns}
@@ -83,7 +84,7 @@ class Question:
                 Axis(attribute, attribute.name in sensitive, starts, [int(c[2] * unit) for c in cells], unit)
             )
             self.tests |= {node: (a, self._left(node, [point for _, point, _ in cells])) for node in nodes}
-        base = model.base[0] - (Fraction(model.n_trees, 2) if model.link == "mean" else 0)
+        base = model.base[0] - (1 / (2 * model.factor) if model.link == "mean" else 0)
         values = [Fraction(v) for v in model.value[:, 0].tolist()]
         unit = math.lcm(base.denominator, *(v.denominator for v in values))
         self.constant, self.leaves = int(base * unit), [int(v * unit) for v in values]
@@ -92,6 +93,8 @@ class Question:
         self.pos, self.neg = self.conf_pos, self.conf_neg = ties[self.asked["tie"]] if dyadic else (0, -1)
         kappa = _number(self.asked["kappa"], "kappa")
         if kappa > HALF:
+            if model.link == "identity":
+                raise Rejected("is no question for a certificate: the model has no probabilities, so kappa is 1/2")
             level = _level(kappa, unit / model.factor, model.link == "mean")
             self.conf_pos, self.conf_neg = level + 1, -level - 1
         largest = max(map(abs, self.leaves)) * model.n_trees + abs(self.constant) + abs(self.conf_pos)

@@ -23,7 +23,7 @@ from boxqte.errors import ModelError
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int32]
 
-Link = Literal["sigmoid", "mean", "softmax"]
+Link = Literal["sigmoid", "mean", "softmax", "identity", "exp"]
 Tie = Literal["negative", "positive"]
 Decides = Literal["margin", "probability"]
 
@@ -62,8 +62,10 @@ class TreeEnsemble:
     `n_outputs` for trees whose leaves carry one value an output (then `tree_output` is -1).
     `node_id` is the library's own number for the node, so that leaf ids can be compared with the library's.
 
-    Margin, S being base + sum of leaf values. `sigmoid`, `softmax`: scale * S. `mean`: S / n_trees - 1/2 (one output)
-    or S / n_trees (several outputs).
+    Margin, S being base + sum of leaf values. `mean`: scale * S / n_trees - 1/2 (one output) or scale * S / n_trees
+    (several outputs). All others: scale * S.
+
+    A model without classes predicts a number: the margin (`identity`), its exponential (`exp`) or its sigmoid.
 
     Category sets are defined on integers, the only values a category's code has: x is a member if it is one of the
     codes. On other numbers `leaf_ids` cuts the fraction off, as LightGBM does; XGBoost casts to float32 before that and
@@ -94,6 +96,8 @@ class TreeEnsemble:
     """The precision in which the library adds leaf values (and computes probabilities)."""
     scale: Fraction = Fraction(1)
     """What the library multiplies the sum by: LightGBM's sigmoid parameter, 1/n for an average, CatBoost's scale."""
+    further_rounding: Fraction = Fraction(0)
+    """What the library rounds beyond the sum and the link, as a bound on the margin: weights and means of a wrapper."""
     decides_on: Decides = "margin"
     """Whether `predict` asks margin > 0 or p > 1/2 (several outputs: for the largest margin or probability). The same
     question, but for the rounding of p."""
@@ -132,9 +136,22 @@ class TreeEnsemble:
         return self.n_outputs == 1
 
     @property
+    def predicts_classes(self) -> bool:
+        """Whether the model decides between classes; otherwise it predicts a number."""
+        return bool(self.classes)
+
+    def require_classes(self) -> None:
+        """The one refusal of class questions about a model that predicts a number."""
+        if not self.predicts_classes:
+            raise ModelError(
+                "the model predicts a number, not a class; give a decision threshold on the value (threshold=...), then "
+                "class 1 is a value of at least that"
+            )
+
+    @property
     def factor(self) -> Fraction:
-        """What base + sum of leaf values is multiplied by: `scale`, or 1 / n_trees for a mean."""
-        return Fraction(1, self.n_trees) if self.link == "mean" else self.scale
+        """What base + sum of leaf values is multiplied by: `scale`, divided by n_trees for a mean."""
+        return self.scale / self.n_trees if self.link == "mean" else self.scale
 
     def depth(self) -> int:
         """The largest number of tests on a path."""
@@ -153,7 +170,7 @@ class TreeEnsemble:
         """SHA-256 over everything that decides a prediction; two ensembles with equal fingerprints are the same model."""
         digest = hashlib.sha256()
         head = (self.feature_names, self.base, self.scale, self.link, self.tie, self.sum_dtype, self.decides_on,
-                tuple(map(str, self.classes)))  # fmt: skip
+                tuple(map(str, self.classes)), *([self.further_rounding] if self.further_rounding else []))  # fmt: skip
         maps = (sorted((k, tuple(map(str, v))) for k, v in self.categories.items()),
                 sorted((k, tuple(sorted(v))) for k, v in self.known_codes.items()))  # fmt: skip
         digest.update(repr((head, maps)).encode())
@@ -231,12 +248,13 @@ class TreeEnsemble:
                 total[:, self.tree_output[t]] += values[:, 0]
             else:
                 total += values
-        if self.link == "mean":
+        if self.link == "mean" and self.scale == 1:
             return total / self.n_trees - (0.5 if self.is_binary else 0.0)
-        return total * float(self.scale)
+        return total * float(self.factor) - (0.5 if self.link == "mean" and self.is_binary else 0.0)
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """Class indices, from exact margins and the model's own tie rule (several outputs: the first largest)."""
+        self.require_classes()
         margins = self.exact_margin(X)
         if not self.is_binary:
             return np.array([row.index(max(row)) for row in margins], np.int64)
@@ -255,6 +273,7 @@ class TreeEnsemble:
           of p and 1 - p; p itself was rounded to float64 on import, where the two did not add up to 1.
         - The link, where the class is decided on p > 1/2. 1 / (1 + exp(-F)) is more than 1/2 from F = 4u on, if exp errs
           by at most one unit in the last place; below that p may be exactly 1/2, although F > 0.
+        - What a wrapper around the trees rounds (`further_rounding`).
         """
         u = Fraction(1, 2**24) if self.sum_dtype == "float32" else Fraction(1, 2**53)
         size = np.abs(self.value).max(axis=1)
@@ -265,7 +284,7 @@ class TreeEnsemble:
         np.maximum.at(per_tree, self.tree_of_node()[leaf], size[leaf])
         largest = sum(map(Fraction, per_tree.tolist()), max(map(abs, self.base)))
         steps = (self.n_trees + 3) * u
-        bound = self.factor * largest * steps / (1 - steps)
+        bound = self.factor * largest * steps / (1 - steps) + self.further_rounding
         if self.link == "mean":
             bound += u
         if self.decides_on == "probability":
@@ -348,8 +367,10 @@ def check_ensemble(model: TreeEnsemble) -> None:
         raise ModelError("the nodes do not form trees: a node has no parent, several parents, or lies on a cycle")
     if len(model.tree_output) != model.n_trees or (model.tree_output >= model.n_outputs).any():
         raise ModelError("tree_output does not name one output a tree")
-    if model.scale <= 0 or (model.link == "mean" and model.scale != 1):
-        raise ModelError(f"the margin's scale is {model.scale}; it must be positive, and 1 for a mean of trees")
+    if model.scale <= 0:
+        raise ModelError(f"the margin's scale is {model.scale}; it must be positive")
+    if not model.classes and (model.link in ("mean", "softmax") or model.n_outputs != 1):
+        raise ModelError(f"the model has no classes, but link '{model.link}' and {model.n_outputs} outputs")
 
 
 class EnsembleBuilder:
@@ -428,6 +449,7 @@ class EnsembleBuilder:
         sum_dtype: Literal["float32", "float64"] = "float64",
         scale: Fraction = Fraction(1),
         decides_on: Decides = "margin",
+        further_rounding: Fraction = Fraction(0),
         categories: Mapping[int, tuple[Any, ...]] | None = None,
         known_codes: Mapping[int, frozenset[int]] | None = None,
     ) -> TreeEnsemble:
@@ -456,6 +478,7 @@ class EnsembleBuilder:
             sum_dtype=sum_dtype,
             scale=Fraction(scale),
             decides_on=decides_on,
+            further_rounding=further_rounding,
             categories=dict(categories or {}),
             known_codes=dict(known_codes or {}),
             **arrays,

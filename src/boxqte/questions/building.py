@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from boxqte.errors import SpaceError
+from boxqte.errors import PropertyError, SpaceError
 from boxqte.exact import floor_scaled_logit
 from boxqte.models.ensemble import Test, TreeEnsemble
 from boxqte.questions.axes import Question, cast_mass, finite_axis, numeric_axis
@@ -35,6 +35,7 @@ def build_grid(ensemble: TreeEnsemble, space: Space, prop: Property) -> Grid:
 
 def build_any_grid(ensemble: TreeEnsemble, space: Space, prop: Property) -> AnyGrid:
     """Discretise the problem exactly: a Grid, or a ClassGrid for three classes and more. Raises if they do not fit."""
+    ensemble.require_classes()
     check_property(prop)
     tolerances = prop.tolerances(space)
     owner = match_columns(ensemble, space)
@@ -257,7 +258,7 @@ def _integer_values(
     units; 0, unless it is no dyadic rational.
     """
     ratios = [value.as_integer_ratio() for value in model.value[leaf_nodes, 0].tolist()]
-    base = model.base[0] - (Fraction(model.n_trees, 2) if model.link == "mean" else 0)
+    base = model.base[0] - (1 / (2 * model.factor) if model.link == "mean" else 0)
     unit = max((d for _, d in ratios), default=1)
     if error:
         unit = max(unit, 1 << math.ceil(UNITS_OF_ERROR / error).bit_length())
@@ -282,6 +283,10 @@ def _thresholds(model: TreeEnsemble, prop: Property, bits: int, rest: Fraction) 
         neg = pos - 1
     if prop.kappa <= HALF:
         return Thresholds(pos, neg, pos, neg)
+    if model.link == "identity":
+        raise PropertyError(
+            f"kappa: {prop.kappa} asks for confident inputs, but a value with a threshold is no probability; leave kappa out"
+        )
     if model.link == "mean":
         level = (prop.kappa - HALF) / model.factor * 2**bits
         floors = [math.floor(level + offset) for offset in (-rest, rest)]

@@ -46,6 +46,8 @@ MISSING_WORDS = {
 LINK_WORDS = {
     "sigmoid": "p = sigmoid(F), F = scale * (base + sum of the leaf values)",
     "mean": "p = mean of the trees, F = p - 1/2",
+    "identity": "value = F = scale * (base + sum of the leaf values)",
+    "exp": "value = exp(F), F = scale * (base + sum of the leaf values)",
     "softmax": "p = softmax(F), F = scale * (base + sum of the leaf values), one F a class",
 }
 
@@ -217,11 +219,11 @@ def model_text(imported: ImportedModel) -> str:
             "trees",
             f"{of_trees(model.n_trees, imported.trees_in_file)} with {model.n_leaves:,} leaves, depth {model.depth()}",
         ),
-        _line("classes", ", ".join(map(str, model.classes))),
+        _line("classes", ", ".join(map(str, model.classes)) or f"none: predicts a number ({imported.objective})"),
         _line("link", LINK_WORDS[model.link]),
         _line("base", ", ".join(_number(b) for b in model.base)),
         *([_line("scale", _number(model.scale))] if model.scale != 1 else []),
-        _line("tie", _tie_words(model)),
+        *([_line("tie", _tie_words(model))] if model.predicts_classes else []),
         _line("sums", f"the library adds in {model.sum_dtype}; here they are exact"),
         *(_line("tests", f"{n:,} ask whether {TEST_WORDS[Test[kind]]}") for kind, n in summary["tests"].items()),
         *(_line("missing", f"{n:,} tests: {MISSING_WORDS[Missing[kind]]}") for kind, n in summary["missing"].items()),
@@ -261,6 +263,7 @@ def model_json(imported: ImportedModel) -> dict[str, Any]:
         "leaves": model.n_leaves,
         "nodes": model.n_nodes,
         "depth": model.depth(),
+        "objective": imported.objective,
         "classes": [c if isinstance(c, (str, int, float)) else str(c) for c in model.classes],
         "link": model.link,
         "base": [str(b) for b in model.base],

@@ -41,6 +41,10 @@ class ImportedModel:
     """How the user's columns become model columns, where the model is a pipeline that encodes them."""
     trees_in_file: int | None = None
     """How many trees the model holds, where early stopping makes `predict` use only those up to its best iteration."""
+    values: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]] | None = None
+    """The library's own predicted numbers for such rows, where the model predicts a number (it has no `native` then)."""
+    objective: str = ""
+    """What a model that predicts a number was trained for, in its library's own words."""
 
 
 class Importer(Protocol):

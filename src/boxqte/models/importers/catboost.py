@@ -15,7 +15,7 @@ import importlib.util
 import math
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,11 @@ FloatArray = npt.NDArray[np.float64]
 MAX_TREE_DEPTH = 16  # CatBoost's own limit; a deeper oblivious tree would be written out as 2^depth leaves
 NAN_GOES_LEFT = {"AsIs": True, "AsFalse": True, "AsTrue": False}  # a comparison with NaN is false: not above the border
 LINKS: dict[str, Link] = {"Logloss": "sigmoid", "CrossEntropy": "sigmoid", "MultiClass": "softmax"}
+VALUE_LINKS: dict[str, Link] = {
+    "RMSE": "identity", "MAE": "identity", "Quantile": "identity", "Huber": "identity", "Expectile": "identity",
+    "Lq": "identity", "MAPE": "identity", "LogCosh": "identity", "YetiRank": "identity", "PairLogit": "identity",
+    "QueryRMSE": "identity", "Poisson": "exp", "Tweedie": "exp",
+}  # fmt: skip
 HOW_TO_EXPORT = "export with save_model(path, format='json', pool=<training pool>) and load that file"
 
 
@@ -69,6 +74,7 @@ class Features:
     """Per `split_index` how a tree writes the split, and the split itself, or why it cannot be read."""
     categorical: tuple[int, ...]
     categories: Mapping[int, tuple[str, ...]]
+    loss: str = ""
 
 
 def recognises(source: object) -> bool:
@@ -87,10 +93,18 @@ def load(source: Any, *, allow_pickle: bool) -> ImportedModel:
         name, data = str(source), read_bytes(source)
         ensemble, features = parse(data, name)
         installed = importlib.util.find_spec("catboost") is not None
-        return ImportedModel(ensemble, name, _native(lambda: _model_from(data), features) if installed else None)
+        return _imported(ensemble, name, features, (lambda: _model_from(data)) if installed else None)
     name = type_name(source)
     ensemble, features = parse(_exported(source, name), name)
-    return ImportedModel(ensemble, name, _native(lambda: source, features))
+    return _imported(ensemble, name, features, lambda: source)
+
+
+def _imported(ensemble: TreeEnsemble, name: str, features: Features, model: Callable[[], Any] | None) -> ImportedModel:
+    if ensemble.predicts_classes:
+        return ImportedModel(ensemble, name, model and _native(model, features))
+    return ImportedModel(
+        ensemble, name, values=model and _values(model, features, ensemble.link), objective=features.loss
+    )
 
 
 def parse(data: bytes, name: str) -> tuple[TreeEnsemble, Features]:
@@ -100,8 +114,9 @@ def parse(data: bytes, name: str) -> tuple[TreeEnsemble, Features]:
     if not isinstance(document, dict):
         raise ModelError(f"{where}expected an object, found {shown(document)}")
     features = _features(_inside(document, "features_info", dict, where), f"{where}features_info")
-    link, classes = _classes(_inside(document, "model_info", dict, where), f"{where}model_info")
-    outputs = 1 if link == "sigmoid" else len(classes)
+    link, classes, loss = _classes(_inside(document, "model_info", dict, where), f"{where}model_info")
+    features = replace(features, loss=loss)
+    outputs = len(classes) if link == "softmax" else 1
     scale, base = _scale_and_bias(_inside(document, "scale_and_bias", list, where), outputs, f"{where}scale_and_bias")
     builder = EnsembleBuilder()
     nodes = 0
@@ -122,6 +137,7 @@ def parse(data: bytes, name: str) -> tuple[TreeEnsemble, Features]:
         link=link,
         classes=classes,
         scale=scale,
+        decides_on="probability" if link == "exp" else "margin",
         categories=features.categories,
     )
     return ensemble, features
@@ -214,15 +230,18 @@ def _hashed_values(info: Mapping[str, Any], where: str) -> dict[int, str]:
     return values
 
 
-def _classes(info: Mapping[str, Any], where: str) -> tuple[Link, tuple[Any, ...]]:
-    """The link and the user's class labels in CatBoost's order."""
+def _classes(info: Mapping[str, Any], where: str) -> tuple[Link, tuple[Any, ...], str]:
+    """The link, the user's class labels in CatBoost's order (none where a number is predicted), and the loss."""
     parameters = info.get("params")
     if isinstance(parameters, str):
         parameters = parsed_json(parameters.encode(), f"{where}.params")
     loss = get(get(parameters, "loss_function", dict, f"{where}.params"), "type", str, f"{where}.params.loss_function")
+    if loss in VALUE_LINKS:
+        return VALUE_LINKS[loss], (), loss
     if loss not in LINKS:
         raise ModelError(
-            f"{where}.params.loss_function: {shown(loss)} is not supported; accepted are {', '.join(LINKS)}"
+            f"{where}.params.loss_function: {shown(loss)} is not supported; accepted are "
+            f"{', '.join([*LINKS, *VALUE_LINKS])}"
         )
     link = LINKS[loss]
     threshold = info.get("binclass_probability_threshold", "0.5")
@@ -239,7 +258,7 @@ def _classes(info: Mapping[str, Any], where: str) -> tuple[Link, tuple[Any, ...]
     if len(labels) < 2 or (link == "sigmoid" and len(labels) != 2):
         expected = "2" if link == "sigmoid" else "at least 2"
         raise ModelError(f"{here}.class_names: has {len(labels)} entries, expected {expected} for {loss}")
-    return link, tuple(labels)
+    return link, tuple(labels), loss
 
 
 def _scale_and_bias(pair: list[Any], outputs: int, where: str) -> tuple[Fraction, list[Fraction]]:
@@ -389,7 +408,7 @@ def _model_from(data: bytes) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.json"  # CatBoost reads JSON from files only
         path.write_bytes(data)
-        return catboost.CatBoostClassifier().load_model(str(path), format="json")
+        return catboost.CatBoost().load_model(str(path), format="json")
 
 
 def _native(model: Callable[[], Any], features: Features) -> Callable[[FloatArray], npt.NDArray[np.int64]]:
@@ -404,6 +423,19 @@ def _native(model: Callable[[], Any], features: Features) -> Callable[[FloatArra
         return np.array([index[label] for label in labels], np.int64)
 
     return classes
+
+
+def _values(model: Callable[[], Any], features: Features, link: Link) -> Callable[[FloatArray], FloatArray]:
+    """The number that CatBoost itself predicts."""
+    ready: list[Any] = []
+
+    def predict(rows: FloatArray) -> FloatArray:
+        if not ready:
+            ready.append(model())
+        kind = "Exponent" if link == "exp" else "RawFormulaVal"
+        return np.asarray(ready[0].predict(_frame(rows, features), prediction_type=kind), np.float64).reshape(-1)
+
+    return predict
 
 
 def _frame(rows: FloatArray, features: Features) -> Any:

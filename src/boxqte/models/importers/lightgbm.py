@@ -40,7 +40,13 @@ from boxqte.models.importers.structure import (
 FloatArray = npt.NDArray[np.float64]
 
 VERSIONS = ("v3", "v4")
-ACCEPTED = "accepted are 'binary', 'cross_entropy' and 'multiclass'"
+ACCEPTED = "accepted are 'binary', 'cross_entropy', 'multiclass', and objectives of regression and ranking"
+# What a predicted number makes of summed leaf values
+LINKS: dict[str, Link] = {
+    "regression": "identity", "regression_l1": "identity", "huber": "identity", "fair": "identity", "quantile": "identity",
+    "mape": "identity", "lambdarank": "identity", "rank_xendcg": "identity", "poisson": "exp", "gamma": "exp",
+    "tweedie": "exp",
+}  # fmt: skip
 HEADER = frozenset((
     "version", "num_class", "num_tree_per_iteration", "label_index", "max_feature_idx", "objective", "average_output",
     "feature_names", "monotone_constraints", "feature_infos", "tree_sizes",
@@ -64,11 +70,19 @@ REAL = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]{1,5})?")
 
 @dataclass(frozen=True)
 class Objective:
-    """What turns summed leaf values S into classes: p = sigmoid(scale * S), or the softmax of one scale * S a class."""
+    """What turns summed leaf values S into classes: p = sigmoid(scale * S), or the softmax of one scale * S a class.
+
+    Or into a number: scale * S itself, or its exponential; then `name` is the objective.
+    """
 
     link: Link
     outputs: int
     scale: Fraction
+    name: str = ""
+
+    @property
+    def classes(self) -> tuple[int, ...]:
+        return () if self.name else tuple(range(max(2, self.outputs)))
 
 
 def recognises(source: object) -> bool:
@@ -79,15 +93,14 @@ def recognises(source: object) -> bool:
 
 
 def load(source: Any, *, allow_pickle: bool) -> ImportedModel:
-    """Read a text model file, a Booster or a fitted LGBMClassifier."""
+    """Read a text model file, a Booster or a fitted LGBMClassifier, LGBMRegressor or LGBMRanker."""
     if isinstance(source, Path):
         name = str(source)
         text = _decoded(read_bytes(source), name)
         ensemble = parse(text, name)
         installed = importlib.util.find_spec("lightgbm") is not None
-        return ImportedModel(
-            ensemble, name, _native(lambda: _booster_from(_checked(text, name))) if installed else None
-        )
+        output = _output(lambda: _booster_from(_checked(text, name))) if installed else None
+        return _imported(ensemble, name, output, text, None)
     name = type_name(source)
     booster, labels = source, None
     if not _is_lightgbm(source, "Booster"):
@@ -96,9 +109,23 @@ def load(source: Any, *, allow_pickle: bool) -> ImportedModel:
     ensemble = parse(text, name, labels)
     _check_sigmoid(booster, text, name)
     held = booster.num_trees()
-    return ImportedModel(
-        ensemble, name, _native(lambda: booster), trees_in_file=held if held > ensemble.n_trees else None
-    )
+    return _imported(ensemble, name, _output(lambda: booster), text, held if held > ensemble.n_trees else None)
+
+
+def _imported(
+    ensemble: TreeEnsemble, name: str, output: Callable[[FloatArray], FloatArray] | None, text: str, held: int | None
+) -> ImportedModel:
+    """The model with LightGBM's own prediction; a probability of exactly 1/2 is class 0, as in LGBMClassifier.predict."""
+    if not ensemble.predicts_classes:
+        objective = text.partition("\nobjective=")[2].partition("\n")[0]
+        return ImportedModel(ensemble, name, values=output, trees_in_file=held, objective=objective)
+
+    def classes(rows: FloatArray) -> npt.NDArray[np.int64]:
+        assert output is not None
+        scores = output(rows)
+        return (scores > 0.5).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1).astype(np.int64)
+
+    return ImportedModel(ensemble, name, output and classes, trees_in_file=held)
 
 
 def parse(text: str, name: str, labels: Sequence[Any] | None = None) -> TreeEnsemble:
@@ -110,9 +137,9 @@ def parse(text: str, name: str, labels: Sequence[Any] | None = None) -> TreeEnse
     check_distinct(names, f"{where}feature_names:")
     infos = _words(header, "feature_infos", where, columns)
     objective = _objective(header, where, len(trees))
-    classes = tuple(range(max(2, objective.outputs))) if labels is None else tuple(labels)
-    if len(classes) != max(2, objective.outputs):
-        raise ModelError(f"{where}classes_: has {len(classes)} entries, expected {max(2, objective.outputs)}")
+    classes = objective.classes if labels is None else tuple(labels)
+    if len(classes) != len(objective.classes):
+        raise ModelError(f"{where}classes_: has {len(classes)} entries, expected {len(objective.classes)}")
     builder = EnsembleBuilder()
     codes: dict[int, set[int]] = {}
     nodes = 0
@@ -127,7 +154,7 @@ def parse(text: str, name: str, labels: Sequence[Any] | None = None) -> TreeEnse
         link=objective.link,
         classes=classes,
         scale=objective.scale,
-        decides_on="probability",
+        decides_on="margin" if objective.link == "identity" else "probability",
         categories=_categories(tail, infos, codes, where),
     )
 
@@ -210,11 +237,18 @@ def _objective(header: Mapping[str, str], where: str, n_trees: int) -> Objective
         link = "softmax"
         if _integers(value, f"{where}objective.num_class", 1)[0] != num_class or num_class < 2:
             raise ModelError(f"{where}objective.num_class: {shown(value)}, but num_class is {num_class}")
+    elif kind in LINKS:
+        link = LINKS[kind]
+        if rest:
+            why = (
+                "squares the sum of the trees (reg_sqrt=True)" if rest == ["sqrt"] else f"is not read, only '{kind}' is"
+            )
+            raise ModelError(f"{where}objective: {shown(header['objective'])} {why}")
     elif kind == "multiclassova":
         raise ModelError(f"{where}objective: 'multiclassova' scores each class by its own sigmoid; {ACCEPTED}")
     elif kind != "cross_entropy":
-        raise ModelError(f"{where}objective: {shown(kind)} does not predict classes; {ACCEPTED}")
-    if link == "sigmoid" and num_class != 1:
+        raise ModelError(f"{where}objective: {shown(kind)} is not read; {ACCEPTED}")
+    if link != "softmax" and num_class != 1:
         raise ModelError(f"{where}num_class: {num_class}, but objective '{kind}' has 1")
     if per_iteration != num_class:
         raise ModelError(f"{where}num_tree_per_iteration: {per_iteration}, but num_class is {num_class}")
@@ -222,7 +256,7 @@ def _objective(header: Mapping[str, str], where: str, n_trees: int) -> Objective
         raise ModelError(f"{where}num_tree_per_iteration: {per_iteration} does not divide the {n_trees} trees")
     if "average_output" in header:
         scale /= n_trees // per_iteration
-    return Objective(link, num_class, scale)
+    return Objective(link, num_class, scale, kind if kind in LINKS else "")
 
 
 def _add_tree(
@@ -350,17 +384,16 @@ def _categories(
     return {column: tuple(values) for column, values in zip(columns, lists)}
 
 
-def _native(booster: Callable[[], Any]) -> Callable[[FloatArray], npt.NDArray[np.int64]]:
-    """Class indices by LightGBM itself; a probability of exactly 1/2 is class 0, as in LGBMClassifier.predict."""
+def _output(booster: Callable[[], Any]) -> Callable[[FloatArray], FloatArray]:
+    """What LightGBM itself predicts: probabilities, or values."""
     ready: list[Any] = []
 
-    def classes(rows: FloatArray) -> npt.NDArray[np.int64]:
+    def predict(rows: FloatArray) -> FloatArray:
         if not ready:
             ready.append(booster())
-        scores = np.asarray(ready[0].predict(np.ascontiguousarray(rows, np.float64)))
-        return (scores > 0.5).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1).astype(np.int64)
+        return np.asarray(ready[0].predict(np.ascontiguousarray(rows, np.float64)))
 
-    return classes
+    return predict
 
 
 def _checked(text: str, name: str) -> str:

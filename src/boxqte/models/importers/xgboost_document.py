@@ -53,7 +53,8 @@ class Objective:
     link: Link
     intercept: Callable[[np.float32], float]
     decides_on: Decides
-    decide: Callable[[Array], Array]
+    decide: Callable[[Array], Array] | None
+    """None for an objective that predicts a number."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +78,7 @@ class Model:
         builder = EnsembleBuilder()
         if self.outputs:
             self.forest.add_to(builder, self.outputs, self.weights)
-        n_classes = max(2, len(self.base))
+        n_classes = max(2, len(self.base)) if OBJECTIVES[self.objective].decide else 0
         values = list(range(n_classes)) if classes is None else np.asarray(classes).tolist()
         if len(values) != n_classes:
             raise ModelError(f"classes_: has {len(values)} entries, the model has {n_classes} classes")
@@ -130,7 +131,7 @@ def _read_objective(learner: Any, version: int) -> str:
     if name == "binary:hinge":
         raise ModelError(f"{where}.name: 'binary:hinge' predicts no probability, so it has no confidence")
     if name not in OBJECTIVES:
-        raise ModelError(f"{where}.name: {shown(name)} is no classifier; accepted are {', '.join(OBJECTIVES)}")
+        raise ModelError(f"{where}.name: {shown(name)} is not read; accepted are {', '.join(OBJECTIVES)}")
     if name == "binary:logitraw" and version < 2:
         raise ModelError(f"{where}.name: XGBoost before 2.0 read base_score differently here; save it with a later one")
     return str(name)
@@ -161,8 +162,10 @@ def _read_base(param: Any, objective: str, n_outputs: int) -> tuple[Fraction, ..
         real(part, where)
     scores = single([single_from_text(part) for part in parts], where, None)
     finite(scores, where)
-    if objective == "binary:logistic" and not 0 <= scores[0] <= 1:
+    if OBJECTIVES[objective].intercept is logit and not 0 <= scores[0] <= 1:
         raise ModelError(f"{where}: {shown(text)} is outside 0..1")
+    if OBJECTIVES[objective].intercept is logarithm and not scores[0] > 0:
+        raise ModelError(f"{where}: {shown(text)} is not positive")
     margins = [Fraction(OBJECTIVES[objective].intercept(np.float32(score))) for score in scores]
     return tuple(margins * n_outputs if len(margins) == 1 else margins)
 
@@ -174,13 +177,21 @@ def logit(probability: np.float32) -> float:
     """
     one = np.float32(1)
     inside = min(max(probability, SMALLEST_PROBABILITY), one - SMALLEST_PROBABILITY)
-    odds = float(one / inside - one)
+    return -_logf(float(one / inside - one))
+
+
+def logarithm(value: np.float32) -> float:
+    """XGBoost's intercept where the value is an exponential, by the C library's float32 logarithm."""
+    return _logf(float(value))
+
+
+def _logf(value: float) -> float:
     try:
         logf = ctypes.CDLL("ucrtbase" if os.name == "nt" else None).logf
     except (OSError, AttributeError):
-        return float(np.float32(-math.log(odds)))
+        return float(np.float32(math.log(value)))
     logf.argtypes, logf.restype = [ctypes.c_float], ctypes.c_float
-    return -float(logf(odds))
+    return float(logf(value))
 
 
 OBJECTIVES = {
@@ -188,7 +199,19 @@ OBJECTIVES = {
     "binary:logitraw": Objective("sigmoid", float, "margin", lambda output: output > 0),
     "multi:softprob": Objective("softmax", float, "probability", lambda output: output.argmax(axis=1)),
     "multi:softmax": Objective("softmax", float, "margin", lambda output: output),
-}
+    **{
+        name: Objective("identity", float, "margin", None)
+        for name in (
+            "reg:squarederror", "reg:squaredlogerror", "reg:pseudohubererror", "reg:absoluteerror", "reg:quantileerror",
+            "reg:linear", "rank:pairwise", "rank:ndcg", "rank:map",
+        )
+    },
+    **{
+        name: Objective("exp", logarithm, "probability", None)
+        for name in ("count:poisson", "reg:gamma", "reg:tweedie")
+    },
+    "reg:logistic": Objective("sigmoid", logit, "probability", None),
+}  # fmt: skip
 
 
 def _read_feature_names(learner: Any, n_features: int) -> tuple[str, ...]:
