@@ -115,9 +115,11 @@ CASES = (
     Case("Bagging of trees", lambda: BaggingClassifier(tree(), 5, random_state=0)),
     Case("Bagging over drawn columns", lambda: BaggingClassifier(
         tree(), 5, max_features=0.7, bootstrap_features=True, random_state=0)),
-    Case("Bagging of small samples", lambda: BaggingClassifier(tree(), 6, max_samples=2, random_state=1)),
+    Case("Bagging of small samples", lambda: BaggingClassifier(
+        make_pipeline(tree()), 6, max_samples=4, random_state=1)),
     Case("Bagging of forests", lambda: BaggingClassifier(forest(), 3, random_state=0)),
-    Case("Bagging of small samples, forests", lambda: BaggingClassifier(forest(), 4, max_samples=2, random_state=1)),
+    Case("Bagging of small samples, forests", lambda: BaggingClassifier(
+        make_pipeline(forest()), 6, max_samples=4, random_state=1)),
     Case("Bagging of bagging", lambda: BaggingClassifier(BaggingClassifier(tree(), 2), 2, random_state=0)),
     Case("Bagging of one boosted model", lambda: BaggingClassifier(boosted(), 1, max_features=0.6, random_state=0)),
     Case("Bagging of one histogram model", lambda: BaggingClassifier(

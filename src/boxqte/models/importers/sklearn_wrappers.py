@@ -330,11 +330,15 @@ def _probabilities(estimator: Any, where: str) -> ImportedModel:
     return inner
 
 
-def _kind(model: Any) -> str:
-    """The name of the model inside searches and pipelines."""
+def _innermost(model: Any) -> Any:
+    """The model inside searches and pipelines."""
     while hasattr(model, "best_estimator_") or type(model).__name__ == "Pipeline":
         model = model.best_estimator_ if hasattr(model, "best_estimator_") else model.steps[-1][1]
-    return type(model).__name__
+    return model
+
+
+def _kind(model: Any) -> str:
+    return type(_innermost(model)).__name__
 
 
 def _forest(estimator: Any, where: str, n_members: int) -> TreeEnsemble:
@@ -388,12 +392,15 @@ def _without_encoder(inner: ImportedModel, where: str) -> ImportedModel:
 
 
 def _is_constant(member: Any) -> bool:
-    """A forest fitted on a sample that has only one of the classes: it is sure of that class everywhere."""
-    return type(member).__name__ in FORESTS and np.size(getattr(member, "classes_", ())) == 1
+    """A forest fitted on a sample that has only one of the classes: it is sure of that class everywhere.
+
+    Where members take weights, a sample is a matter of weights and has all classes; in a pipeline they do not.
+    """
+    return _kind(member) in FORESTS and np.size(getattr(member, "classes_", ())) == 1
 
 
 def _constant(member: Any, n_features: int) -> TreeEnsemble:
-    n_trees = len(getattr(member, "estimators_", (member,)))
+    n_trees = len(getattr(_innermost(member), "estimators_", (member,)))
     builder = EnsembleBuilder()
     for _ in range(n_trees):
         builder.add_tree(feature=[-1], test=[Test.LEAF], threshold=[0.0], left=[-1], right=[-1], value=[1.0])
