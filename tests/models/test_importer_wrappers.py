@@ -116,10 +116,10 @@ CASES = (
     Case("Bagging over drawn columns", lambda: BaggingClassifier(
         tree(), 5, max_features=0.7, bootstrap_features=True, random_state=0)),
     Case("Bagging of small samples", lambda: BaggingClassifier(
-        make_pipeline(tree()), 6, max_samples=4, random_state=1)),
+        make_pipeline(tree()), 6, max_samples=3, random_state=4)),
     Case("Bagging of forests", lambda: BaggingClassifier(forest(), 3, random_state=0)),
     Case("Bagging of small samples, forests", lambda: BaggingClassifier(
-        make_pipeline(forest()), 6, max_samples=4, random_state=1)),
+        make_pipeline(forest()), 6, max_samples=3, random_state=4)),
     Case("Bagging of bagging", lambda: BaggingClassifier(BaggingClassifier(tree(), 2), 2, random_state=0)),
     Case("Bagging of one boosted model", lambda: BaggingClassifier(boosted(), 1, max_features=0.6, random_state=0)),
     Case("Bagging of one histogram model", lambda: BaggingClassifier(
@@ -255,7 +255,7 @@ def test_a_pickle_and_a_skops_file_are_the_live_model(kind: str, tmp_path: Path)
 def test_members_that_know_one_class_only_are_among_those_that_are_compared() -> None:
     for kind in ("Bagging of small samples", "Bagging of small samples, forests"):
         assert {len(member.classes_) for member in fitted(kind, 2).estimators_} == {1, 2}
-        assert min(len(member.classes_) for member in fitted(kind, 3).estimators_) < 3
+        assert {len(member.classes_) for member in fitted(kind, 3).estimators_} == {1, 2, 3}
 
 
 def test_equal_votes_are_the_first_class_and_no_vote_is_rounded() -> None:
