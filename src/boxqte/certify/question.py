@@ -64,7 +64,11 @@ class Question:
         decides = model.is_binary and model.predicts_classes
         if any(_number(e, "epsilon") for e in epsilon) or not decides or not {*sensitive} <= {*space.names}:
             raise Rejected("is no question for a certificate: epsilon is 0, and the model has two classes")
-        columns = {column: (a, j) for a, attribute in enumerate(space) for j, column in enumerate(attribute.columns)}
+        columns = {
+            model.own_name(column): (a, j)
+            for a, attribute in enumerate(space)
+            for j, column in enumerate(attribute.columns)
+        }
         named = {*model.feature_names} == {*columns}
         if not named and (len(columns) != model.n_features or {*model.feature_names} & {*columns}):
             raise Rejected("the model's columns are not those of the space")
@@ -113,7 +117,12 @@ class Question:
         return sum(1 << i for i, yes in enumerate(left) if yes)
 
     def _finite(self, attribute: Attribute) -> list[tuple[Any, Any, Fraction]]:
-        codes, known = attribute.codes, self.model.categories.get(self.owner.index((len(self.axes), 0)))
+        feature = self.owner.index((len(self.axes), 0))
+        codes, known = attribute.codes, self.model.categories.get(feature)
+        if codes is None and feature in self.model.stored_names:
+            known = self.model.stored_names[feature].among(attribute.values)
+            if known is None:
+                raise Rejected(f"the model's categories are not the values of '{attribute.name}'")
         if codes is None and known is not None:
             texts = [str(value) for value in known]
             place = [known.index(v) if v in known else texts.index(str(v)) for v in attribute.values]

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from boxqte.errors import BoxQTEError
 from boxqte.exact import shown
@@ -53,6 +53,30 @@ def read_tolerances(texts: Sequence[str]) -> dict[str, str]:
             raise CommandError(f"--epsilon: '{name}' is given twice")
         tolerances[name] = value
     return tolerances
+
+
+def add_one_hot(parser: Any) -> None:
+    """The option of the commands that infer a space."""
+    parser.add_argument("--one-hot", metavar="NAME=A,B,...", action="append",
+                        help="columns of 0 and 1 that are one attribute, such as race=race_Black,race_White (others are "
+                        "recognised by themselves); none: take every column by itself")  # fmt: skip
+
+
+def read_one_hot(texts: Sequence[str] | None) -> dict[str, list[str]] | Literal["auto"] | None:
+    """`name=column,column` of all the times the option is given; the name is before the first =."""
+    if texts is None:
+        return "auto"
+    if [text.lower() for text in texts] == ["none"]:
+        return None
+    groups: dict[str, list[str]] = {}
+    for text in texts:
+        name, _, columns = (piece.strip() for piece in text.partition("="))
+        if not name or not columns:
+            raise CommandError(f"--one-hot: expected name=column,column or none, found '{text}'")
+        if name in groups:
+            raise CommandError(f"--one-hot: '{name}' is given twice")
+        groups[name] = read_names([columns], "--one-hot")
+    return groups
 
 
 def property_of(arguments: argparse.Namespace) -> Property:

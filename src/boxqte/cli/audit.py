@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 from boxqte.cli.arguments import (
     CommandError,
     add_display,
+    add_one_hot,
     add_work,
     check_output,
     converter,
     raise_first,
     read_names,
+    read_one_hot,
     read_tolerances,
     wants_colors,
     write_json,
@@ -63,6 +65,7 @@ def _add_space(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--label", metavar="COLUMN", help="the target column of the data, which is no attribute")
     for kind in ("categorical", "integer", "real"):
         group.add_argument(f"--{kind}", metavar="A,B", action="append", help=f"columns that are {kind}")
+    add_one_hot(group)
     group.add_argument("--missing", choices=("error", "declare", "ignore"), default="error",
                        help="missing values: refuse, make them part of the domain, or leave them out")  # fmt: skip
     group.add_argument("--mass", choices=("uniform", "data"), default="uniform",
@@ -114,7 +117,12 @@ def run(arguments: argparse.Namespace) -> int:
             engine=arguments.engine,
             workers=arguments.workers,
             memory_limit=arguments.memory_limit,
-            infer={**kinds, "missing": arguments.missing, "mass": arguments.mass},
+            infer={
+                **kinds,
+                "one_hot": read_one_hot(arguments.one_hot),
+                "missing": arguments.missing,
+                "mass": arguments.mass,
+            },
             progress=progress,
             allow_pickle=arguments.allow_pickle,
             command=shlex.join(["boxqte", *arguments.typed]),

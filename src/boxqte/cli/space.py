@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from boxqte.cli.arguments import (
     OK,
+    add_one_hot,
     check_output,
     raise_first,
     read_names,
+    read_one_hot,
     write_json,
 )
 from boxqte.cli.wording import in_flags
@@ -40,6 +42,7 @@ def _add_infer(spaces: Any) -> None:
     parser.add_argument("--sensitive", metavar="A,B", action="append", help="attributes to mark as sensitive")
     for kind in ("categorical", "integer", "real"):
         parser.add_argument(f"--{kind}", metavar="A,B", action="append", help=f"columns that are {kind}")
+    add_one_hot(parser)
     parser.add_argument("--missing", choices=("error", "declare", "ignore"), default="error",
                         help="missing values: refuse, make them part of the domain, or leave them out")  # fmt: skip
     parser.add_argument("--mass", choices=("uniform", "data"), default="uniform",
@@ -69,6 +72,7 @@ def _infer(arguments: argparse.Namespace) -> int:
         categorical=read_names(arguments.categorical, "--categorical"),
         integer=read_names(arguments.integer, "--integer"),
         real=read_names(arguments.real, "--real"),
+        one_hot=read_one_hot(arguments.one_hot),
     )
     unwritten = write_json(arguments.output, inference.space.to_json())
     raise_first(unwritten)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 from collections.abc import Sequence
 
 from boxqte.basics.checks import nearest
@@ -28,6 +29,7 @@ FAMILIAR = {
 }  # fmt: skip
 VALUE = r"(\[[^\]]*\]|'[^']*'|\"[^\"]*\"|[\w.+-]+)"
 ASSIGNED = re.compile(rf"(?<![\w.'-])([a-z_]+)={VALUE}")
+GROUPED = re.compile(r"one_hot=\{'?([^':]*)'?: \[?([^\]}]*)\]?\}|one_hot\['([^']*)'\]")
 OPENING = re.compile(r"([a-z_]+)(?=(?: of '[^']*')?: )")
 
 
@@ -68,6 +70,14 @@ def in_flags(text: str, command: argparse.ArgumentParser, typed: Sequence[str] =
         names = [part.strip().strip("'\"") for part in match[2].strip("[]").split(",")]
         return longest(action) if action.nargs == 0 else f"{longest(action)} {','.join(names)}"
 
+    def grouped(match: re.Match[str]) -> str:
+        if match[3] is not None:
+            return f"--one-hot {match[3]}"
+        columns = [part.strip().strip("'\"") for part in match[2].split(",")]
+        return "--one-hot " + shlex.quote(f"{match[1]}={','.join(columns)}")
+
+    if "one_hot" in options:
+        text = GROUPED.sub(grouped, text)
     opening = OPENING.match(text)
     action = option(opening[1]) if opening else None
     if opening and action is not None:

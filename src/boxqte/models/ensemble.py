@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.errors import ModelError
+from boxqte.models.category_names import StoredNames
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int32]
@@ -105,6 +106,8 @@ class TreeEnsemble:
     """Per feature the user's own category values in code order, where the model file carries them."""
     known_codes: Mapping[int, frozenset[int]] = field(default_factory=dict)
     """Per feature the codes seen in training, where the library treats all others as missing (HistGradientBoosting)."""
+    stored_names: Mapping[int, StoredNames] = field(default_factory=dict)
+    """Per feature what the model has of its category values, where it needs a table to be sure of them (XGBoost)."""
 
     def __post_init__(self) -> None:
         check_ensemble(self)
@@ -152,6 +155,10 @@ class TreeEnsemble:
     def factor(self) -> Fraction:
         """What base + sum of leaf values is multiplied by: `scale`, divided by n_trees for a mean."""
         return self.scale / self.n_trees if self.link == "mean" else self.scale
+
+    def own_name(self, column: str) -> str:
+        """What the library calls a column of a table: LightGBM writes _ for every blank."""
+        return column.replace(" ", "_") if self.library == "lightgbm" else column
 
     def depth(self) -> int:
         """The largest number of tests on a path."""
@@ -452,6 +459,7 @@ class EnsembleBuilder:
         further_rounding: Fraction = Fraction(0),
         categories: Mapping[int, tuple[Any, ...]] | None = None,
         known_codes: Mapping[int, frozenset[int]] | None = None,
+        stored_names: Mapping[int, StoredNames] | None = None,
     ) -> TreeEnsemble:
         """The finished, checked ensemble."""
         if not self._roots:
@@ -481,5 +489,6 @@ class EnsembleBuilder:
             further_rounding=further_rounding,
             categories=dict(categories or {}),
             known_codes=dict(known_codes or {}),
+            stored_names=dict(stored_names or {}),
             **arrays,
         )

@@ -90,7 +90,7 @@ def match_columns(ensemble: TreeEnsemble, space: Space) -> list[tuple[int, int]]
 
     By name; by position where the model carries no names of its own (f0, f1, ... / Column_0, ... / x0, ...).
     """
-    where = {column: (i, j) for i, a in enumerate(space) for j, column in enumerate(a.columns)}
+    where = {ensemble.own_name(column): (i, j) for i, a in enumerate(space) for j, column in enumerate(a.columns)}
     names = ensemble.feature_names
     absent = [name for name in names if name not in where]
     if len(absent) == len(names) == len(where) and _unnamed(names):
@@ -117,6 +117,15 @@ def attribute_codes(attribute: Attribute, ensemble: TreeEnsemble, feature: int) 
     if attribute.codes is not None:
         return np.array(attribute.codes, np.float64)
     known = ensemble.categories.get(feature)
+    stored = ensemble.stored_names.get(feature)
+    if known is None and stored is not None and all(isinstance(value, str) for value in attribute.values):
+        known = stored.among(attribute.values)
+        if known is None:
+            raise SpaceError(
+                f"attribute '{attribute.name}': XGBoost has cut the names of the model's {len(stored)} categories (they go "
+                "beyond ASCII), and its values do not tell which is which; give the attribute 'codes', or infer the space "
+                "from the training data"
+            )
     if known is not None:
         by_value: dict[Any, int] = {}
         by_text: dict[str, int] = {}

@@ -10,7 +10,7 @@ import ctypes
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -20,6 +20,7 @@ import numpy as np
 
 from boxqte.errors import ModelError
 from boxqte.exact import shown
+from boxqte.models.category_names import StoredNames
 from boxqte.models.ensemble import Decides, EnsembleBuilder, Link, TreeEnsemble
 from boxqte.models.importers.structure import (
     MAX_FEATURES,
@@ -71,6 +72,7 @@ class Model:
     """The boosting rounds that `predict` uses; 0 is all."""
     base: tuple[Fraction, ...]
     categories: Categories
+    stored_names: Mapping[int, StoredNames]
     trees_in_file: int | None = None
     """How many trees the document has, if `predict` uses only some of them."""
 
@@ -92,6 +94,7 @@ class Model:
             sum_dtype="float32",
             decides_on=OBJECTIVES[self.objective].decides_on,
             categories=self.categories,
+            stored_names=self.stored_names,
         )
 
 
@@ -105,7 +108,7 @@ def read_model(document: Any, *, until_best: bool) -> Model:
     n_outputs = _read_outputs(param, objective)
     base = _read_base(param, objective, n_outputs)
     forest, where = _read_booster(learner)
-    categories = _read_categories(forest, n_features, where)
+    categories, stored = _read_categories(forest, n_features, where)
     trees, outputs = _read_trees(forest, n_features, n_outputs, categories, where)
     weights = _read_weights(learner, len(outputs), vector=-1 in outputs)
     ends = _read_rounds(forest, len(outputs), 1 if -1 in outputs else n_outputs, where)
@@ -113,7 +116,7 @@ def read_model(document: Any, *, until_best: bool) -> Model:
     used = int(ends[rounds]) if rounds else len(outputs)
     names = _read_feature_names(learner, n_features)
     held = len(outputs) if used < len(outputs) else None
-    return Model(objective, names, trees, outputs[:used], weights[:used], rounds, base, categories, held)
+    return Model(objective, names, trees, outputs[:used], weights[:used], rounds, base, categories, stored, held)
 
 
 # --- the learner ---
@@ -275,20 +278,27 @@ def _read_rounds(forest: Any, n_trees: int, trees_an_output: int, where: str) ->
     return ends
 
 
-def _read_categories(forest: Any, n_features: int, where: str) -> dict[int, tuple[Any, ...]]:
-    """The user's category values in code order, from the encoder that XGBoost stores for data frames since 3.1."""
+def _read_categories(
+    forest: Any, n_features: int, where: str
+) -> tuple[dict[int, tuple[Any, ...]], dict[int, StoredNames]]:
+    """The user's category values in code order, from the encoder that XGBoost stores for data frames since 3.1.
+
+    Where names go beyond ASCII, what the file has of them.
+    """
     if "cats" not in forest:
-        return {}
+        return {}, {}
     encoder, where = get(forest, "cats", dict, where), f"{where}.cats"
     columns = get(encoder, "enc", list, where)
     if len(columns) not in (0, n_features):
         raise ModelError(f"{where}.enc: has {len(columns)} entries for {n_features} features")
     sizes: list[int] = []
-    categories = {}
+    categories, stored = {}, {}
     for feature, column in enumerate(columns):
-        size, values = _read_category_column(column, f"{where}.enc[{feature}]")
-        sizes.append(size)
-        if values:
+        values = _read_category_column(column, f"{where}.enc[{feature}]")
+        sizes.append(len(values))
+        if isinstance(values, StoredNames):
+            stored[feature] = values
+        elif values:
             categories[feature] = values
     ends = integers_at(encoder, "feature_segments", where, None)
     if ends.tolist() not in ([0, *np.cumsum(sizes).tolist()], [] if sum(sizes) == 0 else None):
@@ -298,26 +308,25 @@ def _read_categories(forest: Any, n_features: int, where: str) -> dict[int, tupl
         raise ModelError(f"{where}.sorted_idx: has {len(order)} entries for {sum(sizes)} categories")
     if len(order) and ((order < 0) | (order >= np.repeat(sizes, sizes))).any():
         raise ModelError(f"{where}.sorted_idx: {shown(order.tolist())} leads outside its feature's categories")
-    return categories
+    return categories, stored
 
 
-def _read_category_column(column: Any, where: str) -> tuple[int, tuple[Any, ...]]:
-    """How many categories a feature has, and their values where the file can be trusted with them."""
+def _read_category_column(column: Any, where: str) -> tuple[Any, ...] | StoredNames:
+    """The values of a feature's categories, or what the file has of them."""
     values = numbers(list_at(column, "values", where), f"{where}.values", None, np.int64)
     if "offsets" not in column:
         count_at(column, "type", where, 0, 100)
-        return len(values), tuple(values.tolist())
+        return tuple(values.tolist())
     within(values, f"{where}.values", -128, 255)
     offsets = integers_at(column, "offsets", where, None)
     if len(offsets) == 0:
-        return 0, ()
+        return ()
     if offsets[0] != 0 or offsets[-1] > len(values) or (np.diff(offsets) < 0).any():
         raise ModelError(f"{where}.offsets: {shown(offsets.tolist())} does not rise from 0 to {len(values)}")
     if ((values < 0) | (values > 127)).any():
-        # XGBoost 3.2 counts characters in the offsets but writes bytes: names beyond ASCII arrive cut and shifted.
-        return len(offsets) - 1, ()
+        return StoredNames(tuple(offsets.tolist()), bytes(values.astype(np.uint8)))
     text = bytes(values.astype(np.uint8)).decode("ascii")
-    return len(offsets) - 1, tuple(text[begin:end] for begin, end in pairwise(offsets.tolist()))
+    return tuple(text[begin:end] for begin, end in pairwise(offsets.tolist()))
 
 
 # --- the trees ---
