@@ -119,8 +119,9 @@ class Question:
     def _finite(self, attribute: Attribute) -> list[tuple[Any, Any, Fraction]]:
         feature = self.owner.index((len(self.axes), 0))
         codes, known = attribute.codes, self.model.categories.get(feature)
-        if codes is None and feature in self.model.stored_names:
-            known = self.model.stored_names[feature].among(attribute.values)
+        stored = self.model.stored_names.get(feature)
+        if codes is None and stored is not None and all(isinstance(value, str) for value in attribute.values):
+            known = stored.among(attribute.values)
             if known is None:
                 raise Rejected(f"the model's categories are not the values of '{attribute.name}'")
         if codes is None and known is not None:
