@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +13,9 @@ import pandas as pd
 from boxqte.errors import ModelError, SpaceError
 from boxqte.models.ensemble import TreeEnsemble
 from boxqte.models.importers import ImportedModel, load_model
-from boxqte.questions.building import attribute_codes, match_columns
+from boxqte.questions.building import attribute_codes, feature_of, match_columns
+from boxqte.questions.decisions import attribute_groups
+from boxqte.space.attributes import Attribute
 from boxqte.space.space import Space
 from boxqte.testers.coordinates import Coordinates, FloatArray, IntArray
 
@@ -118,14 +120,41 @@ def _tree_function(imported: ImportedModel, space: Space) -> tuple[Callable[[Any
     start = np.cumsum([0] + [len(a.columns) for a in space])
     order = np.array([start[i] + j for i, j in owner])
     codes = {
-        i: _with_missing(attribute_codes(a, ensemble, owner.index((i, 0))))
+        i: _with_missing(attribute_codes(a, ensemble, feature_of(owner, i)))
         for i, a in enumerate(space)
         if not a.is_numeric
     }
     predict = imported.native or ensemble.predict
-    if (order == np.arange(len(order))).all():
+    for i, a in enumerate(space):
+        groups = attribute_groups(ensemble.decision, a)
+        if groups:
+            group = _group_function(a, codes.get(i), groups, slice(int(start[i]), int(start[i + 1])))
+            return lambda matrix: predict(np.column_stack([matrix[:, order], group(matrix)])), codes
+    if len(order) == start[-1] and (order == np.arange(len(order))).all():
         return predict, codes
     return lambda matrix: predict(matrix[:, order]), codes
+
+
+def _group_function(
+    attribute: Attribute, codes: FloatArray | None, groups: Sequence[int], columns: slice
+) -> Callable[[FloatArray], FloatArray]:
+    """From rows of the space's columns to the numbers of their decision thresholds."""
+    if codes is None:
+        low, numbers = float(attribute.low), np.array(groups)
+
+        def of_integers(matrix: FloatArray) -> FloatArray:
+            column = matrix[:, columns][:, 0]
+            return numbers[np.where(np.isnan(column), -1, column - low).astype(np.int64)]
+
+        return of_integers
+    of_codes: dict[bytes, int] = {}
+    for row, group in zip(codes, groups):
+        if of_codes.setdefault(row.tobytes(), group) != group:
+            raise SpaceError(
+                f"threshold: two values of '{attribute.name}' with different thresholds have the same codes, so a tester "
+                "cannot tell them apart"
+            )
+    return lambda matrix: np.array([of_codes[row.tobytes()] for row in np.ascontiguousarray(matrix[:, columns])])
 
 
 def _plain_codes(space: Space) -> dict[int, FloatArray]:

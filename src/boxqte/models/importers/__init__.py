@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -20,8 +21,12 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.errors import ModelError
+from boxqte.models.decision import Decision, Threshold, read_decision
 from boxqte.models.encoders import EncodedColumn
 from boxqte.models.ensemble import TreeEnsemble
+
+Asks = Callable[[npt.NDArray[np.floating]], npt.NDArray[np.bool_]]
+"""A decision on the library's own probabilities: which of them are class 1."""
 
 # The order matters only for files whose format two importers could claim; each recognises its own by content.
 LIBRARIES = ("xgboost", "lightgbm", "catboost", "sklearn")
@@ -39,6 +44,11 @@ class ImportedModel:
     missing); None where the library is not installed. Importing the library is put off until the first call."""
     encoded: tuple[EncodedColumn, ...] | None = None
     """How the user's columns become model columns, where the model is a pipeline that encodes them."""
+    probability: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.floating]] | None = None
+    """The library's own probability of class 1 for such rows; None where the library is not installed, or has none."""
+    pulled_back: Callable[[Asks], Decision] | None = None
+    """Where the probability is not the link of the margin (a calibrated model): the decision that a question about the
+    probability means for the margin."""
     trees_in_file: int | None = None
     """How many trees the model holds, where early stopping makes `predict` use only those up to its best iteration."""
 
@@ -50,7 +60,7 @@ class Importer(Protocol):
     def load(self, source: Any, *, allow_pickle: bool) -> ImportedModel: ...
 
 
-def load_model(source: object, *, allow_pickle: bool = False) -> ImportedModel:
+def load_model(source: object, *, allow_pickle: bool = False, threshold: Threshold | None = None) -> ImportedModel:
     """Read a model: a live object, a path, or a TreeEnsemble itself.
 
     Parameters
@@ -59,7 +69,53 @@ def load_model(source: object, *, allow_pickle: bool = False) -> ImportedModel:
         A fitted model of a supported library, the path of a model file, or a TreeEnsemble.
     allow_pickle
         Unpickle scikit-learn files. Unpickling runs code from the file: only for files you trust.
+    threshold
+        The decision rule, in place of the model's own `predict`: class 1 iff p >= 0.3, or with ">0.3" iff p > 0.3; one
+        number for each value of an attribute as {"sex": {"f": 0.4, "m": 0.6}} or "sex:f=0.4,m=0.6". Numbers are exact,
+        and 0.3 is 3/10, not the float beside it (docs/decision.md). For two classes.
+
+    Examples
+    --------
+    >>> from boxqte.examples import loan_ensemble
+    >>> load_model(loan_ensemble(), threshold=0.3).ensemble.decision.text()
+    'class 1 iff p >= 0.3'
     """
+    imported = _read(source, allow_pickle)
+    return imported if threshold is None else decided(imported, read_decision(threshold))
+
+
+def decided(model: ImportedModel, rule: Decision, asks: Asks | None = None) -> ImportedModel:
+    """The model with a decision rule. `asks` is the rule as its library computes it, for one that is not per group."""
+    if not model.ensemble.is_binary:
+        n = model.ensemble.n_outputs
+        raise ModelError(f"threshold: {model.source} has {n} classes; a decision threshold is for two classes")
+    levels = np.array([float(tau) for _, tau in rule.thresholds])
+    compare = np.greater if rule.exclusive else np.greater_equal
+    on_margin = rule
+    if model.pulled_back is not None:
+        each = [model.pulled_back(asks or partial(_asks, compare, level)) for level in levels.tolist()]
+        taus = tuple((value, own.thresholds[0][1]) for (value, _), own in zip(rule.thresholds, each))
+        on_margin = replace(each[0], thresholds=taus, attribute=rule.attribute, slack=max(own.slack for own in each))
+    probability = model.probability
+
+    def native(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+        assert probability is not None
+        if rule.attribute is None:
+            return (asks or partial(_asks, compare, float(levels[0])))(probability(rows)).astype(np.int64)
+        p = probability(rows[:, :-1])
+        return compare(p, levels[rows[:, -1].astype(np.int64)].astype(p.dtype)).astype(np.int64)
+
+    ensemble = replace(model.ensemble, decision=on_margin)
+    return replace(model, ensemble=ensemble, native=None if probability is None else native)
+
+
+def _asks(
+    compare: Callable[..., npt.NDArray[np.bool_]], level: float, p: npt.NDArray[np.floating]
+) -> npt.NDArray[np.bool_]:
+    return compare(p, level)  # a Python float takes the precision of p, as in the libraries' own comparisons
+
+
+def _read(source: object, allow_pickle: bool) -> ImportedModel:
     if isinstance(source, ImportedModel):
         return source
     if isinstance(source, TreeEnsemble):
