@@ -216,7 +216,9 @@ def naive_side(ensemble: TreeEnsemble, margin: Fraction, tau: Fraction | None) -
         return 1 if beyond > 0 else -1
 
 
-def naive_class(ensemble: TreeEnsemble, property: Property, margin: Fraction, tau: Fraction | None = None) -> int | None:
+def naive_class(
+    ensemble: TreeEnsemble, property: Property, margin: Fraction, tau: Fraction | None = None
+) -> int | None:
     """The class that a margin means where the threshold is tau; None if it has none (a tie in the paper's reading)."""
     side = naive_side(ensemble, margin, tau)
     if side == 0:
@@ -247,7 +249,9 @@ def naive_confident(ensemble: TreeEnsemble, property: Property, margin: Fraction
         else:
             away = abs(decimal(margin) - (decimal(tau) / decimal(1 - tau)).ln())
         beyond = away - (decimal(kappa) / decimal(1 - kappa)).ln()
-        if abs(beyond) < Decimal("1e-60"):  # a sum of logarithms is irrational, the margin is not: more digits would tell
+        if abs(beyond) < Decimal(
+            "1e-60"
+        ):  # a sum of logarithms is irrational, the margin is not: more digits would tell
             raise ArithmeticError(f"80 digits do not separate F = {margin} from logit({tau}) + logit({kappa})")
         return beyond > 0
 
@@ -499,8 +503,10 @@ class Model:
         """What the attribute's value writes into each of its model columns: (feature, number) pairs."""
         if (name, value) not in self._numbers:
             attribute, features = self.attributes[name], self.features_of[name]
-            if value is MISSING:
-                written: list[Any] = [None] * len(features)
+            if set(features) == {None}:
+                written: list[Any] = []  # an attribute that the model does not know; a threshold may go by it
+            elif value is MISSING:
+                written = [None] * len(features)
             elif attribute.kind == "real":
                 written = [Fraction(value)]
             elif attribute.kind == "integer":

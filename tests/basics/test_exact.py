@@ -50,7 +50,11 @@ def test_the_floor_of_the_logit_is_right_for_any_factor_and_offset(
 def test_a_kappa_next_to_one_half_takes_more_digits() -> None:
     kappa = Fraction(1, 2) + Fraction(1, 10**300)
     assert floor_of_log(kappa / (1 - kappa)) == 0
-    assert floor_of_logit(kappa, 1200, Fraction(1), Fraction(0)) == floor_with_1000_digits(kappa, 1200, Fraction(1), Fraction(0)) > 0
+    assert (
+        floor_of_logit(kappa, 1200, Fraction(1), Fraction(0))
+        == floor_with_1000_digits(kappa, 1200, Fraction(1), Fraction(0))
+        > 0
+    )
 
 
 def test_a_float_beside_a_logarithm_is_on_its_own_side_of_it() -> None:

@@ -377,7 +377,9 @@ def check_ensemble(model: TreeEnsemble) -> None:
         raise ModelError(f"the margin's scale is {model.scale}; it must be positive, and 1 for a mean of trees")
     if model.decision is not None:
         if not model.is_binary:
-            raise ModelError(f"threshold: the model has {model.n_outputs} classes; a decision threshold is for two classes")
+            raise ModelError(
+                f"threshold: the model has {model.n_outputs} classes; a decision threshold is for two classes"
+            )
         model.decision.check(model.link, model.unit_roundoff, model.library)
 
 

@@ -19,7 +19,7 @@ from boxqte.errors import SpaceError
 from boxqte.models.ensemble import Test, TreeEnsemble
 from boxqte.questions.axes import Question, cast_mass, finite_axis, numeric_axis
 from boxqte.questions.class_grid import class_grid
-from boxqte.questions.decisions import attribute_groups, thresholds, with_groups
+from boxqte.questions.decisions import attribute_groups, thresholds, tie_unit, with_groups
 from boxqte.questions.grid import AnyGrid, Cut, Grid, Trees, binary
 from boxqte.questions.properties import Property, check_property
 from boxqte.space.attributes import Attribute
@@ -66,7 +66,7 @@ def build_any_grid(ensemble: TreeEnsemble, space: Space, prop: Property) -> AnyG
     if not ensemble.is_binary:
         return class_grid(ensemble, space, prop, axes, trees, input_rounding)
     error = ensemble.rounding_error() / ensemble.factor
-    values, base, bits, rest = _integer_values(ensemble, trees.leaf_nodes, error)
+    values, base, bits, rest = _integer_values(ensemble, trees.leaf_nodes, error, tie_unit(ensemble, prop))
     grid = Grid(
         ensemble=ensemble,
         space=space,
@@ -128,8 +128,8 @@ def feature_of(owner: Sequence[tuple[int, int]], attribute: int) -> int | None:
 def attribute_codes(attribute: Attribute, ensemble: TreeEnsemble, feature: int | None) -> npt.NDArray[np.float64]:
     """What each value of a finite attribute writes into each of its model columns (values x columns).
 
-    `feature` is the model's number for the first of these columns; None: the model has none. The attribute's own codes count most, then the
-    model's categories (by value, then by text), then the values themselves.
+    `feature` is the model's number for the first of these columns; None: the model has none. The attribute's own codes
+    count most, then the model's categories (by value, then by text), then the values themselves.
     """
     if attribute.codes is not None:
         return np.array(attribute.codes, np.float64)
@@ -268,17 +268,18 @@ def prune(
 
 
 def _integer_values(
-    model: TreeEnsemble, leaf_nodes: npt.NDArray[np.int64], error: Fraction
+    model: TreeEnsemble, leaf_nodes: npt.NDArray[np.int64], error: Fraction, least: int
 ) -> tuple[tuple[int, ...], int, int, Fraction]:
     """Leaf values and base as exact integers in units of 2**-bits (every float is a dyadic rational).
 
-    The unit is also small against the rounding error, which is rounded up to whole units: where all leaves are votes of
-    0 and 1, a majority of one vote is no rounding error. The last result is what the base has beyond a whole number of
-    units; 0, unless it is no dyadic rational.
+    The unit is at most 1 / least. It is also small against the rounding error, which is rounded up to whole units: where
+    all leaves are votes of 0 and 1, a majority of one vote is no rounding error. The last result is what the base has
+    beyond a whole number of units; 0, unless it is no dyadic rational.
     """
     ratios = [value.as_integer_ratio() for value in model.value[leaf_nodes, 0].tolist()]
     base = model.base[0] - (Fraction(model.n_trees, 2) if model.link == "mean" else 0)
     unit = max((d for _, d in ratios), default=1)
+    unit = max(unit, least)
     if error:
         unit = max(unit, 1 << math.ceil(UNITS_OF_ERROR / error).bit_length())
     if base.denominator & (base.denominator - 1) == 0:

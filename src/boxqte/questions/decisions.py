@@ -66,6 +66,20 @@ def thresholds(model: TreeEnsemble, prop: Property, bits: int, rest: Fraction, g
     )
 
 
+def tie_unit(model: TreeEnsemble, prop: Property) -> int:
+    """A unit in which every threshold that an input may lie on is a whole number, if such an input has no class.
+
+    So that it does not depend on the units whether there can be one: a threshold is so far from base + sums of floats that
+    a power of two divides it, or no input lies on it.
+    """
+    if model.decision is None or prop.tie != "paper":
+        return 1
+    half = Fraction(model.n_trees, 2) if model.link == "mean" else 0
+    levels = [model.decision.level(group, model.link) for group in range(len(model.decision.thresholds))]
+    units = [(offset / model.factor - model.base[0] + half).denominator for odds, offset in levels if odds == 1]
+    return max((unit for unit in units if unit & (unit - 1) == 0), default=1)
+
+
 def _beyond(odds: Fraction, unit: Fraction, start: Fraction) -> int:
     """The smallest F above ln(odds) * unit + start."""
     return floor_of_log(odds, unit, start) + 1
@@ -101,7 +115,9 @@ def with_groups(grid: Grid, rest: Fraction, groups: Sequence[int]) -> Grid:
         cut=np.concatenate([grid.cut, np.arange(cut, cut + tests, dtype=np.int32), none]),
         yes=np.concatenate([grid.yes, np.arange(node + 1, after + 1, dtype=np.int32), none]),
         no=np.concatenate([grid.no, np.arange(after + tests, after, -1, dtype=np.int32), none]),
-        leaf=np.concatenate([grid.leaf, np.full(tests, -1, np.int32), np.arange(leaf, leaf + len(used), dtype=np.int32)]),
+        leaf=np.concatenate(
+            [grid.leaf, np.full(tests, -1, np.int32), np.arange(leaf, leaf + len(used), dtype=np.int32)]
+        ),
         values=(*(value << finer for value in grid.values), *(-shift for shift in shifts)),
         base=grid.base << finer,
         scale_bits=grid.scale_bits + finer,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -129,10 +130,14 @@ def _tree_function(imported: ImportedModel, space: Space) -> tuple[Callable[[Any
         groups = attribute_groups(ensemble.decision, a)
         if groups:
             group = _group_function(a, codes.get(i), groups, slice(int(start[i]), int(start[i + 1])))
-            return lambda matrix: predict(np.column_stack([matrix[:, order], group(matrix)])), codes
+            return partial(_with_group, predict, order, group), codes
     if len(order) == start[-1] and (order == np.arange(len(order))).all():
         return predict, codes
     return lambda matrix: predict(matrix[:, order]), codes
+
+
+def _with_group(predict: Any, order: npt.NDArray[np.int64], group: Any, matrix: FloatArray) -> Any:
+    return predict(np.column_stack([matrix[:, order], group(matrix)]))
 
 
 def _group_function(

@@ -26,7 +26,7 @@ from boxqte.models.encoders import EncodedColumn
 from boxqte.models.ensemble import TreeEnsemble
 
 Asks = Callable[[npt.NDArray[np.floating]], npt.NDArray[np.bool_]]
-"""A decision on the library's own probabilities: which of them are class 1."""
+"""A decision on the library's own probabilities of both classes: which rows are class 1."""
 
 # The order matters only for files whose format two importers could claim; each recognises its own by content.
 LIBRARIES = ("xgboost", "lightgbm", "catboost", "sklearn")
@@ -45,7 +45,9 @@ class ImportedModel:
     encoded: tuple[EncodedColumn, ...] | None = None
     """How the user's columns become model columns, where the model is a pipeline that encodes them."""
     probability: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.floating]] | None = None
-    """The library's own probability of class 1 for such rows; None where the library is not installed, or has none."""
+    """The library's own probabilities of both classes for such rows (rows x 2); None where it is not installed."""
+    margin: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.floating]] | None = None
+    """The library's own `decision_function` for such rows, where it has one."""
     pulled_back: Callable[[Asks], Decision] | None = None
     """Where the probability is not the link of the margin (a calibrated model): the decision that a question about the
     probability means for the margin."""
@@ -101,9 +103,11 @@ def decided(model: ImportedModel, rule: Decision, asks: Asks | None = None) -> I
     def native(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
         assert probability is not None
         if rule.attribute is None:
-            return (asks or partial(_asks, compare, float(levels[0])))(probability(rows)).astype(np.int64)
-        p = probability(rows[:, :-1])
-        return compare(p, levels[rows[:, -1].astype(np.int64)].astype(p.dtype)).astype(np.int64)
+            found = (asks or partial(_asks, compare, float(levels[0])))(probability(rows))
+        else:
+            p = probability(rows[:, :-1])[:, 1]
+            found = compare(p, levels[rows[:, -1].astype(np.int64)].astype(p.dtype))
+        return np.asarray(found, np.int64)
 
     ensemble = replace(model.ensemble, decision=on_margin)
     return replace(model, ensemble=ensemble, native=None if probability is None else native)
@@ -112,7 +116,7 @@ def decided(model: ImportedModel, rule: Decision, asks: Asks | None = None) -> I
 def _asks(
     compare: Callable[..., npt.NDArray[np.bool_]], level: float, p: npt.NDArray[np.floating]
 ) -> npt.NDArray[np.bool_]:
-    return compare(p, level)  # a Python float takes the precision of p, as in the libraries' own comparisons
+    return compare(p[:, 1], level)  # a Python float takes the precision of p, as in the libraries' own comparisons
 
 
 def _read(source: object, allow_pickle: bool) -> ImportedModel:

@@ -85,9 +85,8 @@ def load(source: Any, *, allow_pickle: bool) -> ImportedModel:
         text = _decoded(read_bytes(source), name)
         ensemble = parse(text, name)
         installed = importlib.util.find_spec("lightgbm") is not None
-        return ImportedModel(
-            ensemble, name, _native(lambda: _booster_from(_checked(text, name))) if installed else None
-        )
+        scores = _native(lambda: _booster_from(_checked(text, name))) if installed else None
+        return ImportedModel(ensemble, name, **_asked(scores))
     name = type_name(source)
     booster, labels = source, None
     if not _is_lightgbm(source, "Booster"):
@@ -96,9 +95,8 @@ def load(source: Any, *, allow_pickle: bool) -> ImportedModel:
     ensemble = parse(text, name, labels)
     _check_sigmoid(booster, text, name)
     held = booster.num_trees()
-    return ImportedModel(
-        ensemble, name, _native(lambda: booster), trees_in_file=held if held > ensemble.n_trees else None
-    )
+    used = held if held > ensemble.n_trees else None
+    return ImportedModel(ensemble, name, **_asked(_native(lambda: booster)), trees_in_file=used)
 
 
 def parse(text: str, name: str, labels: Sequence[Any] | None = None) -> TreeEnsemble:
@@ -350,17 +348,32 @@ def _categories(
     return {column: tuple(values) for column, values in zip(columns, lists)}
 
 
-def _native(booster: Callable[[], Any]) -> Callable[[FloatArray], npt.NDArray[np.int64]]:
-    """Class indices by LightGBM itself; a probability of exactly 1/2 is class 0, as in LGBMClassifier.predict."""
+def _native(booster: Callable[[], Any]) -> Callable[[FloatArray], FloatArray]:
+    """Probabilities by LightGBM itself: of class 1, or of every class if there are more than two."""
     ready: list[Any] = []
 
-    def classes(rows: FloatArray) -> npt.NDArray[np.int64]:
+    def scores(rows: FloatArray) -> FloatArray:
         if not ready:
             ready.append(booster())
-        scores = np.asarray(ready[0].predict(np.ascontiguousarray(rows, np.float64)))
-        return (scores > 0.5).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1).astype(np.int64)
+        return np.asarray(ready[0].predict(np.ascontiguousarray(rows, np.float64)), np.float64)
 
-    return classes
+    return scores
+
+
+def _asked(scores: Callable[[FloatArray], FloatArray] | None) -> dict[str, Any]:
+    """Class indices and probabilities; one of exactly 1/2 is class 0, as in LGBMClassifier.predict."""
+    if scores is None:
+        return {}
+
+    def native(rows: FloatArray) -> npt.NDArray[np.int64]:
+        p = scores(rows)
+        return (p > 0.5).astype(np.int64) if p.ndim == 1 else p.argmax(axis=1).astype(np.int64)
+
+    def probability(rows: FloatArray) -> FloatArray:
+        p = scores(rows)
+        return np.column_stack([1.0 - p, p])
+
+    return {"native": native, "probability": probability}
 
 
 def _checked(text: str, name: str) -> str:

@@ -7,7 +7,7 @@ Files are pickles (joblib or not), read only with `allow_pickle`, and skops.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -21,11 +21,12 @@ from boxqte.exact import shown
 from boxqte.models.encoders import from_transformer
 from boxqte.models.ensemble import EnsembleBuilder, FloatArray, Test
 from boxqte.models.importers import ImportedModel, load_model
+from boxqte.models.importers.sklearn_decisions import read_calibrated, read_frozen, read_threshold
 from boxqte.models.importers.sklearn_pipeline import read_pipeline
 from boxqte.models.importers.structure import check_tree, finite, integer, numbers, real, within
 from boxqte.models.importers.unpickle import looks_like_pickle, looks_like_skops, one_line, read_pickle, read_skops
 
-Native = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.int64]]
+Native = Callable[[FloatArray], npt.NDArray[np.int64]]
 
 OTHER_LIBRARIES = ("xgboost", "lightgbm", "catboost")  # whose classifiers may end a pipeline or lie in a pickle
 LARGEST_F32 = float(np.finfo(np.float32).max)
@@ -80,13 +81,17 @@ def _read_forest(model: Any, where: str) -> ImportedModel:
         members = _fitted(model, "estimators_", where)
         trees = [(member.tree_, f"{where}.estimators_[{t}].tree_") for t, member in enumerate(members)]
     binary = len(classes) == 2
-    builder = EnsembleBuilder()
+    builder, error = EnsembleBuilder(), 0.0
     for tree, here in trees:
         nodes, value, leaf = _nodes(tree, len(names), len(classes), here)
         _check_fractions(value, leaf, here)
+        second = _fraction_of_second(value) if binary else value
+        if binary:  # probabilities are made of the fractions themselves
+            apart = np.abs(np.stack([value[leaf, 1] - second[leaf], 1.0 - value[leaf, 0] - second[leaf]]))
+            error = max(error, 2 * float(apart.max()))
         builder.add_tree(
             **_tests(nodes, leaf, here),
-            value=_fraction_of_second(value) if binary else value,
+            value=second,
             output=0 if binary else -1,
         )
     ensemble = builder.build(
@@ -96,7 +101,8 @@ def _read_forest(model: Any, where: str) -> ImportedModel:
         link="mean",
         classes=classes,
     )
-    return ImportedModel(ensemble, where, _native(model, classes))
+    ensemble = replace(ensemble, leaf_error=error)
+    return ImportedModel(ensemble, where, _native(model, classes), **_responses(model))
 
 
 def _check_fractions(value: FloatArray, leaf: npt.NDArray[np.bool_], where: str) -> None:
@@ -187,7 +193,7 @@ def _read_boosting(model: Any, where: str) -> ImportedModel:
         scale=Fraction(2 if loss == "ExponentialLoss" else 1),  # which has p = sigmoid(2F)
         tie="positive",  # `predict` of this one class asks raw >= 0; all others of the library ask raw > 0
     )
-    return ImportedModel(ensemble, where, _native(model, classes))
+    return ImportedModel(ensemble, where, _native(model, classes), **_responses(model))
 
 
 def _initial(model: Any, n_features: int, n_outputs: int, where: str) -> list[float]:
@@ -239,7 +245,7 @@ def _read_hist_boosting(model: Any, where: str) -> ImportedModel:
         categories=categories,
         known_codes=known,
     )
-    return ImportedModel(ensemble, where, _native(model, classes, categories))
+    return ImportedModel(ensemble, where, _native(model, classes, categories), **_responses(model, categories))
 
 
 def _column_order(model: Any, n_features: int, where: str) -> tuple[npt.NDArray[np.int64], dict[int, tuple[Any, ...]]]:
@@ -346,6 +352,10 @@ READERS: dict[str, Callable[[Any, str], ImportedModel]] = {
     "GradientBoostingClassifier": _read_boosting,
     "HistGradientBoostingClassifier": _read_hist_boosting,
     "Pipeline": read_pipeline,
+    "FixedThresholdClassifier": read_threshold,
+    "TunedThresholdClassifierCV": read_threshold,
+    "CalibratedClassifierCV": read_calibrated,
+    "FrozenEstimator": read_frozen,
 }
 
 
@@ -380,20 +390,34 @@ def _feature_names(model: Any, where: str) -> list[str]:
     return list(names)
 
 
-def _native(model: Any, classes: Sequence[Any], categories: dict[int, tuple[Any, ...]] | None = None) -> Native:
-    """The library's own prediction. Rows become a data frame, because a model fitted with names warns without them."""
+def _native(model: Any, classes: Sequence[Any], categories: Mapping[int, tuple[Any, ...]] | None = None) -> Native:
+    """The library's own prediction."""
     index = {label: i for i, label in enumerate(classes)}
 
-    def predict(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-        import pandas as pd
-
-        frame = pd.DataFrame(rows, columns=getattr(model, "feature_names_in_", None))
-        for feature, values in (categories or {}).items():
-            decoded = _decoded(rows[:, feature], values)
-            frame.isetitem(feature, decoded)
-        return np.array([index[label] for label in model.predict(frame).tolist()], np.int64)
+    def predict(rows: FloatArray) -> npt.NDArray[np.int64]:
+        labels = model.predict(_frame(model, rows, categories or {})).tolist()
+        return np.array([index[label] for label in labels], np.int64)
 
     return predict
+
+
+def _responses(model: Any, categories: Mapping[int, tuple[Any, ...]] | None = None) -> dict[str, Any]:
+    """The library's own probabilities and, if it has them, margins."""
+    asked = {"probability": lambda rows: np.asarray(model.predict_proba(_frame(model, rows, categories or {})))}
+    if hasattr(model, "decision_function"):
+        asked["margin"] = lambda rows: np.asarray(model.decision_function(_frame(model, rows, categories or {})))
+    return asked
+
+
+def _frame(model: Any, rows: FloatArray, categories: Mapping[int, tuple[Any, ...]]) -> Any:
+    """The rows as a data frame, because a model fitted with names warns without them."""
+    import pandas as pd
+
+    frame = pd.DataFrame(rows, columns=getattr(model, "feature_names_in_", None))
+    for feature, values in categories.items():
+        decoded = _decoded(rows[:, feature], values)
+        frame.isetitem(feature, decoded)
+    return frame
 
 
 def _decoded(codes: npt.NDArray[np.float64], values: tuple[Any, ...]) -> npt.NDArray[Any]:

@@ -53,8 +53,15 @@ def load(source: Any, *, allow_pickle: bool) -> ImportedModel:
         ensemble = model.ensemble(classes=getattr(source, "classes_", None))
     except ModelError as error:
         raise ModelError(f"{name}: {error}") from None
-    native = _native(raw, model, name)
-    return ImportedModel(ensemble, name, native=native, trees_in_file=model.trees_in_file)
+    predict = _native(raw, model, name)
+    objective = OBJECTIVES[model.objective]
+    return ImportedModel(
+        ensemble,
+        name,
+        native=None if predict is None else lambda rows: objective.decide(predict(rows)).astype(np.int64),
+        probability=None if predict is None else lambda rows: objective.probability(predict(rows)),
+        trees_in_file=model.trees_in_file,
+    )
 
 
 def _is_json_model(head: bytes) -> bool:
@@ -127,14 +134,13 @@ def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
-def _native(raw: bytes, model: Model, name: str) -> Callable[[npt.NDArray[np.float64]], npt.NDArray[np.int64]] | None:
-    """XGBoost's own classes, from a snapshot of the validated bytes: a live object may be trained further."""
+def _native(raw: bytes, model: Model, name: str) -> Callable[[npt.NDArray[np.float64]], npt.NDArray[Any]] | None:
+    """What XGBoost itself predicts, from a snapshot of the validated bytes: a live object may be trained further."""
     if importlib.util.find_spec("xgboost") is None:
         return None
-    decide = OBJECTIVES[model.objective].decide
     loaded: list[Any] = []
 
-    def predict(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    def predict(rows: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
         import xgboost
 
         try:
@@ -146,6 +152,6 @@ def _native(raw: bytes, model: Model, name: str) -> Callable[[npt.NDArray[np.flo
             output = loaded[0].inplace_predict(X, iteration_range=(0, model.rounds))
         except xgboost.core.XGBoostError as error:
             raise ModelError(f"{name}: XGBoost itself cannot predict with this model: {_first_line(error)}") from None
-        return decide(np.asarray(output)).astype(np.int64)
+        return np.asarray(output)
 
     return predict
