@@ -23,9 +23,6 @@ ACCEPTED = (
     "attribute: {'sex': {'f': 0.4, 'm': 0.6}} or 'sex:f=0.4,m=0.6'"
 )
 
-Threshold = Number | str | Mapping[str, Mapping[Any, Number | str]]
-"""What a user gives as a threshold; `read_decision` says what it means."""
-
 
 @dataclass(frozen=True)
 class Decision:
@@ -133,6 +130,15 @@ class Decision:
         if unknown:
             raise ModelError(f"threshold: {unknown[0]!r} is no value of '{attribute}'; it has {_listed(keys)}")
         return [found[at] for at in range(len(keys))]
+
+
+def decision_text(rule: Decision | None) -> str:
+    """The rule in a few words; nothing where the model decides as its library does."""
+    return "" if rule is None else rule.text()
+
+
+Threshold = Number | Mapping[str, Mapping[Any, Number]] | Decision
+"""What a user gives as a threshold; `read_decision` says what it means."""
 
 
 def read_decision(given: object) -> Decision:

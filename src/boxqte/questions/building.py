@@ -19,7 +19,7 @@ from boxqte.errors import SpaceError
 from boxqte.models.ensemble import Test, TreeEnsemble
 from boxqte.questions.axes import Question, cast_mass, finite_axis, numeric_axis
 from boxqte.questions.class_grid import class_grid
-from boxqte.questions.decisions import attribute_groups, thresholds, tie_unit, with_groups
+from boxqte.questions.decisions import attribute_groups, level_unit, thresholds, with_groups
 from boxqte.questions.grid import AnyGrid, Cut, Grid, Trees, binary
 from boxqte.questions.properties import Property, check_property
 from boxqte.space.attributes import Attribute
@@ -66,7 +66,7 @@ def build_any_grid(ensemble: TreeEnsemble, space: Space, prop: Property) -> AnyG
     if not ensemble.is_binary:
         return class_grid(ensemble, space, prop, axes, trees, input_rounding)
     error = ensemble.rounding_error() / ensemble.factor
-    values, base, bits, rest = _integer_values(ensemble, trees.leaf_nodes, error, tie_unit(ensemble, prop))
+    values, base, bits, rest = _integer_values(ensemble, trees.leaf_nodes, error, level_unit(ensemble, prop))
     grid = Grid(
         ensemble=ensemble,
         space=space,

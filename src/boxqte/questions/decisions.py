@@ -10,6 +10,7 @@ over the attribute, and all that follows knows nothing of groups.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -66,18 +67,23 @@ def thresholds(model: TreeEnsemble, prop: Property, bits: int, rest: Fraction, g
     )
 
 
-def tie_unit(model: TreeEnsemble, prop: Property) -> int:
-    """A unit in which every threshold that an input may lie on is a whole number, if such an input has no class.
+def level_unit(model: TreeEnsemble, prop: Property) -> int:
+    """1 / the largest unit in which the grid tells apart what a threshold does; a power of two.
 
-    So that it does not depend on the units whether there can be one: a threshold is so far from base + sums of floats that
-    a power of two divides it, or no input lies on it.
+    Whether an input can have no class, or no confidence, must not depend on the units. So a threshold that an input may
+    lie on is a whole number of them (one whose distance from the base is no dyadic rational has no such input), and
+    between the levels of confidence lies at least one.
     """
-    if model.decision is None or prop.tie != "paper":
+    if model.decision is None:
         return 1
-    half = Fraction(model.n_trees, 2) if model.link == "mean" else 0
-    levels = [model.decision.level(group, model.link) for group in range(len(model.decision.thresholds))]
-    units = [(offset / model.factor - model.base[0] + half).denominator for odds, offset in levels if odds == 1]
-    return max((unit for unit in units if unit & (unit - 1) == 0), default=1)
+    units = [1]
+    if prop.tie == "paper":
+        half = Fraction(model.n_trees, 2) if model.link == "mean" else 0
+        levels = [model.decision.level(group, model.link) for group in range(len(model.decision.thresholds))]
+        units += [(offset / model.factor - model.base[0] + half).denominator for odds, offset in levels if odds == 1]
+    if prop.kappa > HALF:  # logit(kappa) > kappa - 1/2, too
+        units.append(1 << math.ceil(model.factor / (prop.kappa - HALF)).bit_length())
+    return max(unit for unit in units if unit & (unit - 1) == 0)
 
 
 def _beyond(odds: Fraction, unit: Fraction, start: Fraction) -> int:

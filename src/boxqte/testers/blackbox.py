@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from boxqte.errors import ModelError, SpaceError
+from boxqte.models.decision import Threshold
 from boxqte.models.ensemble import TreeEnsemble
 from boxqte.models.importers import ImportedModel, load_model
 from boxqte.questions.building import attribute_codes, feature_of, match_columns
@@ -40,6 +41,8 @@ class BlackBox:
         attribute. A tree ensemble that boxqte reads always gets its own columns.
     allow_pickle
         Unpickle a scikit-learn file; only for files you trust.
+    threshold
+        The decision rule of a model that boxqte reads, in place of its own.
 
     Attributes
     ----------
@@ -47,7 +50,15 @@ class BlackBox:
         How often the function was called, and with how many rows in all.
     """
 
-    def __init__(self, model: Any, space: Space, *, input: Input = "matrix", allow_pickle: bool = False):
+    def __init__(
+        self,
+        model: Any,
+        space: Space,
+        *,
+        input: Input = "matrix",
+        allow_pickle: bool = False,
+        threshold: Threshold | None = None,
+    ):
         if input not in ("matrix", "frame"):
             raise ModelError(f"input: expected 'matrix' or 'frame', found {input!r}")
         self.space = space
@@ -57,11 +68,17 @@ class BlackBox:
         self.codes: dict[int, FloatArray] = {}
         self.input: Input = input
         library = type(model).__module__.partition(".")[0]
-        if isinstance(model, (str, Path, TreeEnsemble, ImportedModel)) or library in TREE_LIBRARIES:
-            imported = load_model(model, allow_pickle=allow_pickle)
+        read = isinstance(model, (str, Path, TreeEnsemble, ImportedModel)) or library in (*TREE_LIBRARIES, "sklearn")
+        if threshold is not None and not read:
+            raise ModelError(
+                f"threshold: {type(model).__name__} decides by itself; a threshold is for models boxqte reads"
+            )
+        if read and (library != "sklearn" or threshold is not None):
+            imported = load_model(model, allow_pickle=allow_pickle, threshold=threshold)
             self.input = "matrix"
             self._ask, self.codes = _tree_function(imported, space)
-            self.name = imported.source
+            rule = imported.ensemble.decision
+            self.name = imported.source if rule is None else f"{imported.source} ({rule.text()})"
         else:
             self._ask = _function(model, input, space)
             self.name = getattr(model, "__name__", None) or type(model).__name__

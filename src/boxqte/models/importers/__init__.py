@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -47,7 +48,9 @@ class ImportedModel:
     probability: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.floating]] | None = None
     """The library's own probabilities of both classes for such rows (rows x 2); None where it is not installed."""
     margin: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.floating]] | None = None
-    """The library's own `decision_function` for such rows, where it has one."""
+    """The library's own `decision_function` for such rows, where it has one..."""
+    margin_unit: Fraction = Fraction(1)
+    """... and what it is multiplied by to be the ensemble's margin."""
     pulled_back: Callable[[Asks], Decision] | None = None
     """Where the probability is not the link of the margin (a calibrated model): the decision that a question about the
     probability means for the margin."""

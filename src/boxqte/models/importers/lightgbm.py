@@ -13,7 +13,7 @@ import importlib.util
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -62,6 +62,9 @@ INTEGER = re.compile(r"-?[0-9]{1,10}")
 REAL = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]{1,5})?")
 
 
+SIGMOID = re.compile(r"(?m)^objective=binary sigmoid:(\S+)$")
+
+
 @dataclass(frozen=True)
 class Objective:
     """What turns summed leaf values S into classes: p = sigmoid(scale * S), or the softmax of one scale * S a class."""
@@ -96,7 +99,12 @@ def load(source: Any, *, allow_pickle: bool) -> ImportedModel:
     _check_sigmoid(booster, text, name)
     held = booster.num_trees()
     used = held if held > ensemble.n_trees else None
-    return ImportedModel(ensemble, name, **_asked(_native(lambda: booster)), trees_in_file=used)
+    model = ImportedModel(ensemble, name, **_asked(_native(lambda: booster)), trees_in_file=used)
+    if not hasattr(source, "decision_function"):  # since LightGBM 4.7
+        return model
+    written = SIGMOID.search(text)
+    unit = Fraction(written[1]) if written else Fraction(1)
+    return replace(model, margin=_native(lambda: booster, raw_score=True), margin_unit=unit)
 
 
 def parse(text: str, name: str, labels: Sequence[Any] | None = None) -> TreeEnsemble:
@@ -348,14 +356,14 @@ def _categories(
     return {column: tuple(values) for column, values in zip(columns, lists)}
 
 
-def _native(booster: Callable[[], Any]) -> Callable[[FloatArray], FloatArray]:
-    """Probabilities by LightGBM itself: of class 1, or of every class if there are more than two."""
+def _native(booster: Callable[[], Any], *, raw_score: bool = False) -> Callable[[FloatArray], FloatArray]:
+    """Probabilities (or margins) by LightGBM itself: of class 1, or of every class if there are more than two."""
     ready: list[Any] = []
 
     def scores(rows: FloatArray) -> FloatArray:
         if not ready:
             ready.append(booster())
-        return np.asarray(ready[0].predict(np.ascontiguousarray(rows, np.float64)), np.float64)
+        return np.asarray(ready[0].predict(np.ascontiguousarray(rows, np.float64), raw_score=raw_score), np.float64)
 
     return scores
 
@@ -425,7 +433,7 @@ def _fitted(source: Any, name: str) -> tuple[Any, Sequence[Any] | None]:
 def _check_sigmoid(booster: Any, text: str, name: str) -> None:
     """LightGBM writes the sigmoid's parameter with six digits, but a booster may still compute with all of them."""
     given = (booster.params or {}).get("sigmoid")
-    written = re.search(r"(?m)^objective=binary sigmoid:(\S+)$", text)
+    written = SIGMOID.search(text)
     if given is not None and written is not None and float(given) != float(written[1]):
         raise ModelError(
             f"{name}: sigmoid: {shown(given)}, which LightGBM itself saves as {written[1]}; save the model and load the "

@@ -193,7 +193,8 @@ def _read_boosting(model: Any, where: str) -> ImportedModel:
         scale=Fraction(2 if loss == "ExponentialLoss" else 1),  # which has p = sigmoid(2F)
         tie="positive",  # `predict` of this one class asks raw >= 0; all others of the library ask raw > 0
     )
-    return ImportedModel(ensemble, where, _native(model, classes), **_responses(model))
+    answers = _responses(model)
+    return ImportedModel(ensemble, where, _native(model, classes), **answers, margin_unit=ensemble.scale)
 
 
 def _initial(model: Any, n_features: int, n_outputs: int, where: str) -> list[float]:

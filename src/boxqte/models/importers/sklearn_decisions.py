@@ -71,7 +71,7 @@ def _by_margin(inner: ImportedModel, level: float, of_class: int, field: str) ->
     margin = inner.margin
     if margin is None:
         raise ModelError(f"{field}: the model has no decision_function; accepted is response_method='predict_proba'")
-    tau = Fraction(level if of_class else -level) * inner.ensemble.scale
+    tau = Fraction(level if of_class else -level) * inner.margin_unit
     rule = Decision(((None, tau),), on="margin", exclusive=not of_class)
     sign = 1 if of_class else -1
 
@@ -164,7 +164,7 @@ def _pulled_back(inner: ImportedModel, asks: Asks, member: Any, dtype: Any, wher
         )
     if inner.pulled_back is not None:
         return inner.pulled_back(lambda p: p[:, 1] >= level)
-    scale = inner.ensemble.scale if on_margin else 1
+    scale = inner.margin_unit if on_margin else 1
     return Decision(
         ((None, Fraction(level) * scale),),
         on="margin" if on_margin else "probability",
@@ -200,6 +200,8 @@ def _inner(estimator: Any, where: str) -> ImportedModel:
         inner = load_model(estimator)
     except ModelError as error:
         raise ModelError(f"{where}: estimator: {error}") from error
+    if hasattr(estimator, "decision_function") != (inner.margin is not None):
+        raise ModelError(f"{where}: estimator: the decision_function of {type(estimator).__name__} is not read here")
     if not inner.ensemble.is_binary:
         raise ModelError(f"{where}: estimator: has {inner.ensemble.n_outputs} classes; accepted are two")
     return inner
