@@ -122,10 +122,11 @@ class Cast:
         return cls(kind, {"options": options if kind != "exhaustive" else {}}, seconds)
 
 
-def check(seed: int) -> None:
+def check(seed: int | str, **more: Any) -> None:
     """Everything about one random problem."""
     rng = random.Random(f"net {seed}")
-    problem = random_class_problem(rng.getrandbits(32), **SMALL) if rng.random() < 0.3 else random_problem(rng, **SMALL)
+    many = rng.random() < 0.3 and not more
+    problem = random_class_problem(rng.getrandbits(32), **SMALL) if many else random_problem(rng, **SMALL, **more)
     truth, cast = truth_of(problem), Cast.drawn(rng)
     result = quantify(*problem, engine=cast.engine, workers=1, **cast.limits)
     check_all(result, truth, cast, rng)
@@ -249,7 +250,9 @@ def check_profile(result: Quantification, truth: Truth, name: str, cast: Cast) -
         if mass > TOLERANCE:
             between(row["density_lower"], found / mass, row["density_upper"])
             assert 0 <= row["density_lower"] <= row["density_upper"] <= 1
-        elif not mass:
+        elif not row[
+            "mass"
+        ]:  # a text has fewer digits than an end: it may lose a piece that is narrower than they tell
             assert math.isnan(row["density_lower"])
         if table.attrs["converged"]:
             assert row["upper"] - row["lower"] < TOLERANCE

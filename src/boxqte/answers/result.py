@@ -12,6 +12,7 @@ from boxqte.answers.asked import Asked
 from boxqte.engines.protocol import Decided, Statistical, Status
 from boxqte.errors import EngineError
 from boxqte.exact import down, up
+from boxqte.models.decision import Decision
 from boxqte.questions.properties import Property
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class ModelSummary:
     source: str = ""
     trees_in_file: int | None = None
     """How many trees the model holds, where its `predict` uses only those up to the best iteration."""
+    decision: Decision | None = None
+    """The model's decision rule, where it is not the library's own `predict`."""
 
     @property
     def trees_text(self) -> str:
@@ -149,6 +152,12 @@ class Result:
             "tests on real attributes are read on the real number; `input_rounding` bounds the mass that a float32 "
             "cast moves",
         ]
+        rule = self.model.decision
+        if rule is not None:
+            lines.append(f"the decision rule is part of the model: {rule.text()}; confidence is measured from there")
+            if p.tie == "paper":
+                lines.append("an input exactly on the threshold has no class (the paper's reading)")
+            return lines
         lines.append(
             "an input with margin 0 has the class that the library's predict gives it"
             if p.tie == "library"
@@ -206,6 +215,7 @@ class Result:
                 "features": self.model.features,
                 "fingerprint": self.model.fingerprint,
                 "source": self.model.source,
+                "decision": None if self.model.decision is None else self.model.decision.to_json(),
             },
             "space": {"fingerprint": self.space_fingerprint},
             "details": self.details,

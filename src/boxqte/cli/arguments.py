@@ -94,12 +94,11 @@ def property_of(arguments: argparse.Namespace) -> Property:
 def read_question(arguments: argparse.Namespace) -> tuple[ImportedModel, Space, Property]:
     """The model, the space and the property that `add_model`, `--space` and `add_question` name, and that they fit."""
     prop = property_of(arguments)
-    from boxqte.models.importers import load_model
     from boxqte.space.space import Space
 
     space = Space.load(arguments.space)
     prop.check(space)
-    return load_model(arguments.model, allow_pickle=arguments.allow_pickle), space, prop
+    return read_model(arguments), space, prop
 
 
 def read_result(arguments: argparse.Namespace) -> Quantification:
@@ -189,7 +188,21 @@ def raise_first(*errors: CommandError | None) -> None:
 def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="XGBoost (JSON, UBJSON), LightGBM (text), CatBoost (JSON), "
                         "scikit-learn (skops, or pickle with --allow-pickle)")  # fmt: skip
+    add_reading(parser)
+
+
+def add_reading(parser: Any) -> None:
+    """How the model is read; `read_model` reads it so."""
     parser.add_argument("--allow-pickle", action="store_true", help="unpickle the file, which runs code in it")
+    parser.add_argument("--decision-threshold", metavar="T", help="class 1 iff p >= T instead of the model's own predict "
+                        "('>T': p > T); by group: sex:f=0.4,m=0.6")  # fmt: skip
+
+
+def read_model(arguments: argparse.Namespace) -> ImportedModel:
+    """The model of the options of `add_reading`."""
+    from boxqte.models.importers import load_model
+
+    return load_model(arguments.model, allow_pickle=arguments.allow_pickle, threshold=arguments.decision_threshold)
 
 
 def add_question(parser: argparse.ArgumentParser) -> Any:

@@ -13,6 +13,7 @@ from boxqte.cli.arguments import (
     CommandError,
     add_display,
     add_one_hot,
+    add_reading,
     add_work,
     check_output,
     converter,
@@ -43,7 +44,7 @@ def add_parser(commands: Any) -> None:
         "1 violated, 3 undecided, 2 bad input.",
     )
     parser.add_argument("model", metavar="MODEL", nargs="?", help="the model file (or `model` in boxqte.toml)")
-    parser.add_argument("--allow-pickle", action="store_true", help="unpickle the file, which runs code in it")
+    add_reading(parser)
     _add_space(parser)
     _add_asked(parser)
     work = add_work(parser, "--engine", "--workers", "--memory-limit")
@@ -125,6 +126,7 @@ def run(arguments: argparse.Namespace) -> int:
             },
             progress=progress,
             allow_pickle=arguments.allow_pickle,
+            threshold=arguments.decision_threshold,
             command=shlex.join(["boxqte", *arguments.typed]),
         )
     if "-" not in [getattr(arguments, option) for option in OUTPUTS]:

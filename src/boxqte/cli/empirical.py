@@ -54,6 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         where=arguments.where,
         confidence=arguments.confidence,
         allow_pickle=arguments.allow_pickle,
+        threshold=arguments.decision_threshold,
     )
     unwritten = write_json(arguments.json, found.to_json() | {"property": prop.to_json()})
     if arguments.json != "-":

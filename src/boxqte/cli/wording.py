@@ -14,7 +14,7 @@ from boxqte.basics.checks import nearest
 
 # keyword of the library -> option, where the two have different names
 SYNONYMS = {"random_state": "seed", "robustness": "robustness_rate", "n": "count",
-            "near": "near", "rows": "data", "condition": "where"}  # fmt: skip
+            "near": "near", "rows": "data", "condition": "where", "threshold": "decision_threshold"}  # fmt: skip
 # what people type -> option: the words of other tools
 FAMILIAR = {
     "--target": "--label", "--target-column": "--label", "--y": "--label", "--class": "--label", "--outcome": "--label",
@@ -23,7 +23,8 @@ FAMILIAR = {
     "--train": "--data", "--csv": "--data", "--input": "--data", "--table": "--data", "--dataset": "--data",
     "--domain": "--space", "--timeout": "--time-limit", "--seconds": "--time-limit", "--threads": "--workers",
     "--jobs": "--workers", "--n-jobs": "--workers", "--eps": "--epsilon-rate", "--confidence-threshold": "--kappa",
-    "--memory": "--memory-limit", "--threshold": "--require", "--at-least": "--require", "--report": "--html",
+    "--memory": "--memory-limit", "--threshold": "--decision-threshold", "--cutoff": "--decision-threshold",
+    "--at-least": "--require", "--report": "--html",
     "--out": "--output", "--categories": "--categorical", "--pickle": "--allow-pickle", "--silent": "--quiet",
     "--random-state": "--seed",
 }  # fmt: skip

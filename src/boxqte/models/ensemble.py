@@ -19,7 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.errors import ModelError
+from boxqte.exact import above_log
 from boxqte.models.category_names import StoredNames
+from boxqte.models.decision import Decision
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int32]
@@ -108,6 +110,11 @@ class TreeEnsemble:
     """Per feature the codes seen in training, where the library treats all others as missing (HistGradientBoosting)."""
     stored_names: Mapping[int, StoredNames] = field(default_factory=dict)
     """Per feature what the model has of its category values, where it needs a table to be sure of them (XGBoost)."""
+    decision: Decision | None = None
+    """The decision rule, where it is not the library's own `predict`. With a threshold for each value of an attribute, a
+    row has one more column at its end: the number of its threshold."""
+    leaf_error: float = 0.0
+    """How far the leaf values of a mean may lie from the fractions that the library's probabilities are made of."""
 
     def __post_init__(self) -> None:
         check_ensemble(self)
@@ -181,6 +188,8 @@ class TreeEnsemble:
         maps = (sorted((k, tuple(map(str, v))) for k, v in self.categories.items()),
                 sorted((k, tuple(sorted(v))) for k, v in self.known_codes.items()))  # fmt: skip
         digest.update(repr((head, maps)).encode())
+        if self.decision is not None:
+            digest.update(self.decision.key().encode())
         for name, array in self._arrays().items():
             digest.update(f"{name}{array.dtype}{array.shape}".encode())
             digest.update(np.ascontiguousarray(array).tobytes())
@@ -209,6 +218,8 @@ class TreeEnsemble:
     def leaves(self, X: npt.ArrayLike) -> IntArray:
         """The absolute node index of the leaf that each row reaches in each tree (rows x trees)."""
         rows = np.asarray(X, np.float64)
+        if self.decision is not None and self.decision.attribute is not None:
+            rows = rows[:, :-1]
         if rows.ndim != 2 or rows.shape[1] != self.n_features:
             raise ModelError(f"rows have shape {rows.shape}, the model takes {self.n_features} columns")
         reached = np.empty((len(rows), self.n_trees), np.int32)
@@ -265,9 +276,20 @@ class TreeEnsemble:
         margins = self.exact_margin(X)
         if not self.is_binary:
             return np.array([row.index(max(row)) for row in margins], np.int64)
-        if self.tie == "positive":
-            return np.array([row[0] >= 0 for row in margins], np.int64)
-        return np.array([row[0] > 0 for row in margins], np.int64)
+        rule, inclusive = self.decision, self.tie == "positive"
+        levels = [(Fraction(1), Fraction(0))]
+        group = [0] * len(margins)
+        if rule is not None:
+            inclusive = not rule.exclusive
+            levels = [rule.level(i, self.link) for i in range(len(rule.thresholds))]
+            if rule.attribute is not None:
+                group = np.asarray(X, np.float64)[:, -1].astype(np.int64).tolist()
+        sides = [above_log(row[0] - levels[g][1], levels[g][0]) for row, g in zip(margins, group)]
+        return np.array([side > 0 or (side == 0 and inclusive) for side in sides], np.int64)
+
+    @property
+    def unit_roundoff(self) -> Fraction:
+        return Fraction(1, 2**24) if self.sum_dtype == "float32" else Fraction(1, 2**53)
 
     def rounding_error(self) -> Fraction:
         """A bound e, for any input: the library's class is that of some margin within e of the exact one.
@@ -281,8 +303,9 @@ class TreeEnsemble:
         - The link, where the class is decided on p > 1/2. 1 / (1 + exp(-F)) is more than 1/2 from F = 4u on, if exp errs
           by at most one unit in the last place; below that p may be exactly 1/2, although F > 0.
         - What a wrapper around the trees rounds (`further_rounding`).
+        - A threshold of the decision rule (`Decision.rounding_error`).
         """
-        u = Fraction(1, 2**24) if self.sum_dtype == "float32" else Fraction(1, 2**53)
+        u = self.unit_roundoff
         size = np.abs(self.value).max(axis=1)
         if self.link == "mean" and self.is_binary:
             size = np.maximum(size, np.abs(1.0 - self.value[:, 0]))
@@ -296,6 +319,8 @@ class TreeEnsemble:
             bound += u
         if self.decides_on == "probability":
             bound += 4 * u
+        if self.decision is not None:
+            bound += self.decision.rounding_error(self.link, u) + Fraction(self.leaf_error)
         return bound
 
     def tree_of_node(self) -> IntArray:
@@ -378,6 +403,12 @@ def check_ensemble(model: TreeEnsemble) -> None:
         raise ModelError(f"the margin's scale is {model.scale}; it must be positive")
     if not model.classes and (model.link in ("mean", "softmax") or model.n_outputs != 1):
         raise ModelError(f"the model has no classes, but link '{model.link}' and {model.n_outputs} outputs")
+    if model.decision is not None:
+        if not model.is_binary:
+            raise ModelError(
+                f"threshold: the model has {model.n_outputs} classes; a decision threshold is for two classes"
+            )
+        model.decision.check(model.link, model.unit_roundoff, model.library)
 
 
 class EnsembleBuilder:

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.errors import ModelError
-from boxqte.exact import Number, floor_scaled_logit, fraction, shown
+from boxqte.exact import Number, floor_of_log, fraction, shown
 from boxqte.models.ensemble import TreeEnsemble
-from boxqte.models.importers import ImportedModel
+from boxqte.models.imported import ImportedModel
 
 Native = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.int64]]
 HALF = Fraction(1, 2)
@@ -95,7 +95,7 @@ def _shifted(ensemble: TreeEnsemble, limit: Fraction) -> tuple[Fraction, Fractio
         return base, further
     # All sums of leaves are whole multiples of 2**-bits.
     bits = max(v.as_integer_ratio()[1] for v in np.unique(ensemble.value).tolist()).bit_length() - 1
-    floor = floor_scaled_logit(probability, bits, 1 / ensemble.scale, -base * 2**bits)
+    floor = floor_of_log(probability / (1 - probability), 2**bits / ensemble.scale, -base * 2**bits)
     return -(floor + HALF) / 2**bits, further
 
 

@@ -94,6 +94,8 @@ class Question:
     model: TreeEnsemble
     nodes: npt.NDArray[np.int64]
     """One node for each distinct test."""
+    groups: tuple[int, ...] = ()
+    """The decision threshold of each value, where it depends on the attribute: values of two groups share no cell."""
 
     def axis(
         self,
@@ -133,9 +135,10 @@ def finite_axis(question: Question, codes: npt.NDArray[np.float64], columns: Seq
         if model.test[node] == Test.IN_SET:
             _check_codes(attribute, codes[:, column], model.feature_names[model.feature[node]])
         outcomes[at] = model.goes_left(node, rows[:, column])
-    groups: dict[bytes, list[int]] = {}
+    groups: dict[tuple[bytes, int], list[int]] = {}
     for value, signature in enumerate(np.packbits(outcomes[:, :n_values].T, axis=1)):
-        groups.setdefault(signature.tobytes(), []).append(value)
+        group = question.groups[value] if question.groups else 0
+        groups.setdefault((signature.tobytes(), group), []).append(value)
     cells = [Cell(values=tuple(group)) for group in groups.values()]
     value_masses = attribute.value_masses()
     masses = [sum((value_masses[v] for v in group), Fraction(0)) for group in groups.values()]
@@ -179,6 +182,9 @@ def numeric_axis(question: Question) -> tuple[Axis, list[int]]:
     attribute = question.attribute
     integral = attribute.kind == "integer"
     flips = _integer_flips(question) if integral else _real_flips(question)
+    tests = len(flips.ends_true)
+    if question.groups:
+        flips = _with_groups(flips, question)
     first: Edge = (attribute.low, 0)
     last: Edge = (attribute.high + 1, 0) if integral else (attribute.high, 1)
     values, rank = np.unique(flips.value, return_inverse=True)
@@ -190,7 +196,7 @@ def numeric_axis(question: Question) -> tuple[Axis, list[int]]:
     n = len(inner) + 1
     # How many cells lie to the left of a flip: none or all for those outside the domain.
     before = np.where(at < start, 0, np.where(at >= stop, n, at - start + 1))
-    masks = _interval_masks(flips, before, n)
+    masks = _interval_masks(flips, before, n)[:tests]
     if attribute.missing is not None:
         masks = [mask | (absent << n) for mask, absent in zip(masks, _goes_left_missing(question))]
     cells, masses = _intervals(attribute, [first, *inner, last])
@@ -240,6 +246,19 @@ def _integer_flips(question: Question) -> _Flips:
         special[at] = _changes([(v, 0) for v in starts], left[0], left)
         ends_true[at] = left[-1]
     return _collect(value, np.zeros(len(nodes), np.int64), special, ends_true)
+
+
+def _with_groups(flips: _Flips, question: Question) -> _Flips:
+    """One more test for every place where the group changes; it is there for its edge alone."""
+    low, groups = int(question.attribute.low), question.groups[: int(question.attribute.range) + 1]
+    starts = np.array([low + i for i in range(1, len(groups)) if groups[i] != groups[i - 1]], np.int64)
+    tests = len(flips.ends_true) + np.arange(len(starts))
+    return _Flips(
+        np.concatenate([flips.value, starts]),
+        np.concatenate([flips.side, np.zeros(len(starts), np.int64)]),
+        np.concatenate([flips.test, tests]),
+        np.concatenate([flips.ends_true, np.zeros(len(starts), bool)]),
+    )
 
 
 def _with_zero(question: Question) -> npt.NDArray[np.bool_]:

@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from boxqte.errors import PropertyError, SpaceError
-from boxqte.exact import floor_scaled_logit
+from boxqte.basics.checks import did_you_mean
+from boxqte.errors import SpaceError
 from boxqte.models.ensemble import Test, TreeEnsemble
 from boxqte.questions.axes import Question, cast_mass, finite_axis, numeric_axis
 from boxqte.questions.class_grid import class_grid
-from boxqte.questions.grid import AnyGrid, Cut, Grid, Thresholds, Trees, binary
+from boxqte.questions.decisions import attribute_groups, level_unit, thresholds, with_groups
+from boxqte.questions.grid import AnyGrid, Cut, Grid, Trees, binary
 from boxqte.questions.properties import Property, check_property
 from boxqte.space.attributes import Attribute
 from boxqte.space.space import Space
 
-HALF = Fraction(1, 2)
 UNITS_OF_ERROR = 8
 
 
@@ -46,14 +46,17 @@ def build_any_grid(ensemble: TreeEnsemble, space: Space, prop: Property) -> AnyG
     masks = [0] * len(nodes)
     axes = []
     input_rounding = Fraction(0)
+    groups: tuple[int, ...] = ()
     for at, attribute in enumerate(space):
         mine = np.flatnonzero(axis_of_test == at)
         tolerance = tolerances.get(attribute.name, Fraction(0))
-        question = Question(attribute, attribute.name in prop.sensitive, tolerance, ensemble, nodes[mine])
+        own = attribute_groups(ensemble.decision, attribute)
+        groups = own or groups
+        question = Question(attribute, attribute.name in prop.sensitive, tolerance, ensemble, nodes[mine], own)
         if attribute.is_numeric:
             axis, found = numeric_axis(question)
         else:
-            codes = attribute_codes(attribute, ensemble, owner.index((at, 0)))
+            codes = attribute_codes(attribute, ensemble, feature_of(owner, at))
             axis, found = finite_axis(question, codes, column_of_test[mine].tolist())
         for test, mask in zip(mine.tolist(), found):
             masks[test] = mask
@@ -64,8 +67,8 @@ def build_any_grid(ensemble: TreeEnsemble, space: Space, prop: Property) -> AnyG
     if not ensemble.is_binary:
         return class_grid(ensemble, space, prop, axes, trees, input_rounding)
     error = ensemble.rounding_error() / ensemble.factor
-    values, base, bits, rest = _integer_values(ensemble, trees.leaf_nodes, error)
-    return Grid(
+    values, base, bits, rest = _integer_values(ensemble, trees.leaf_nodes, error, level_unit(ensemble, prop))
+    grid = Grid(
         ensemble=ensemble,
         space=space,
         property=prop,
@@ -79,19 +82,29 @@ def build_any_grid(ensemble: TreeEnsemble, space: Space, prop: Property) -> AnyG
         values=values,
         base=base,
         scale_bits=bits,
-        thresholds=_thresholds(ensemble, prop, bits, rest),
+        thresholds=thresholds(ensemble, prop, bits, rest),
         rounding=math.ceil(error * 2**bits),
         input_rounding=min(input_rounding, Fraction(1)),
     )
+    return with_groups(grid, rest, groups) if groups else grid
 
 
 def match_columns(ensemble: TreeEnsemble, space: Space) -> list[tuple[int, int]]:
     """For each model feature, the attribute and the column of that attribute that feed it.
 
-    By name; by position where the model carries no names of its own (f0, f1, ... / Column_0, ... / x0, ...).
+    By name; by position where the model carries no names of its own (f0, f1, ... / Column_0, ... / x0, ...). The
+    attribute that chooses a decision threshold may be one that feeds none.
     """
+    rule = None if ensemble.decision is None else ensemble.decision.attribute
+    if rule is not None and rule not in space.names:
+        raise SpaceError(f"threshold: there is no attribute '{rule}'{did_you_mean(rule, space.names)}; the space has "
+                         f"{_listed(space.names)}")  # fmt: skip
     where = {ensemble.own_name(column): (i, j) for i, a in enumerate(space) for j, column in enumerate(a.columns)}
     names = ensemble.feature_names
+    beside = () if rule is None or {*space[rule].columns} & {*names} else space[rule].columns
+    if _unnamed(names) and len(where) == len(names):
+        beside = ()  # by position, every column is the model's own
+    where = {column: at for column, at in where.items() if column not in beside}
     absent = [name for name in names if name not in where]
     if len(absent) == len(names) == len(where) and _unnamed(names):
         return list(where.values())
@@ -108,14 +121,21 @@ def match_columns(ensemble: TreeEnsemble, space: Space) -> list[tuple[int, int]]
     return [where[name] for name in names]
 
 
-def attribute_codes(attribute: Attribute, ensemble: TreeEnsemble, feature: int) -> npt.NDArray[np.float64]:
+def feature_of(owner: Sequence[tuple[int, int]], attribute: int) -> int | None:
+    """The model's number for the first column of the attribute; None if it feeds the model nothing."""
+    return next((f for f, of in enumerate(owner) if of == (attribute, 0)), None)
+
+
+def attribute_codes(attribute: Attribute, ensemble: TreeEnsemble, feature: int | None) -> npt.NDArray[np.float64]:
     """What each value of a finite attribute writes into each of its model columns (values x columns).
 
-    `feature` is the model's number for the first of these columns. The attribute's own codes count most, then the
-    model's categories (by value, then by text), then the values themselves.
+    `feature` is the model's number for the first of these columns; None: the model has none. The attribute's own codes
+    count most, then the model's categories (by value, then by text), then the values themselves.
     """
     if attribute.codes is not None:
         return np.array(attribute.codes, np.float64)
+    if feature is None:
+        return np.arange(len(attribute.values), dtype=np.float64).reshape(-1, 1)
     known = ensemble.categories.get(feature)
     stored = ensemble.stored_names.get(feature)
     if known is None and stored is not None and all(isinstance(value, str) for value in attribute.values):
@@ -258,17 +278,18 @@ def prune(
 
 
 def _integer_values(
-    model: TreeEnsemble, leaf_nodes: npt.NDArray[np.int64], error: Fraction
+    model: TreeEnsemble, leaf_nodes: npt.NDArray[np.int64], error: Fraction, least: int
 ) -> tuple[tuple[int, ...], int, int, Fraction]:
     """Leaf values and base as exact integers in units of 2**-bits (every float is a dyadic rational).
 
-    The unit is also small against the rounding error, which is rounded up to whole units: where all leaves are votes of
-    0 and 1, a majority of one vote is no rounding error. The last result is what the base has beyond a whole number of
-    units; 0, unless it is no dyadic rational.
+    The unit is at most 1 / least. It is also small against the rounding error, which is rounded up to whole units: where
+    all leaves are votes of 0 and 1, a majority of one vote is no rounding error. The last result is what the base has
+    beyond a whole number of units; 0, unless it is no dyadic rational.
     """
     ratios = [value.as_integer_ratio() for value in model.value[leaf_nodes, 0].tolist()]
     base = model.base[0] - (1 / (2 * model.factor) if model.link == "mean" else 0)
     unit = max((d for _, d in ratios), default=1)
+    unit = max(unit, least)
     if error:
         unit = max(unit, 1 << math.ceil(UNITS_OF_ERROR / error).bit_length())
     if base.denominator & (base.denominator - 1) == 0:
@@ -276,29 +297,3 @@ def _integer_values(
     values = tuple(n * (unit // d) for n, d in ratios)
     whole = math.floor(base * unit)
     return values, whole, unit.bit_length() - 1, base * unit - whole
-
-
-def _thresholds(model: TreeEnsemble, prop: Property, bits: int, rest: Fraction) -> Thresholds:
-    """Class and confidence as comparisons of the integer F, where the exact value is F + rest, 0 <= rest < 1.
-
-    For a level t: F + rest > t iff F >= floor(t - rest) + 1, and F + rest < -t iff F <= -floor(t + rest) - 1.
-    """
-    if rest:
-        pos, neg = 0, -1  # no input is a tie
-    elif prop.tie == "paper":
-        pos, neg = 1, -1
-    else:
-        pos = 0 if model.tie == "positive" else 1
-        neg = pos - 1
-    if prop.kappa <= HALF:
-        return Thresholds(pos, neg, pos, neg)
-    if model.link == "identity":
-        raise PropertyError(
-            f"kappa: {prop.kappa} asks for confident inputs, but a value with a threshold is no probability; leave kappa out"
-        )
-    if model.link == "mean":
-        level = (prop.kappa - HALF) / model.factor * 2**bits
-        floors = [math.floor(level + offset) for offset in (-rest, rest)]
-    else:
-        floors = [floor_scaled_logit(prop.kappa, bits, 1 / model.factor, offset) for offset in (-rest, rest)]
-    return Thresholds(pos, neg, floors[0] + 1, -floors[1] - 1)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.models.ensemble import Test
-from boxqte.questions.building import attribute_codes, match_columns
+from boxqte.questions.building import attribute_codes, feature_of, match_columns
 from boxqte.questions.grid import AnyGrid
 from boxqte.space.rows import MISSING, OUTSIDE, WORDS, TableRows, as_the_model_reads
 from boxqte.space.tables import Table
@@ -30,7 +30,7 @@ def read_rows(grid: AnyGrid, table: Table) -> RowCells:
     ensemble, space = grid.ensemble, grid.space
     owner = match_columns(ensemble, space)
     codes = {
-        attribute.name: list(map(tuple, attribute_codes(attribute, ensemble, owner.index((i, 0))).tolist()))
+        attribute.name: list(map(tuple, attribute_codes(attribute, ensemble, feature_of(owner, i)).tolist()))
         for i, attribute in enumerate(space)
         if not attribute.is_numeric
     }

@@ -68,6 +68,7 @@ def answer_text(result: Result) -> str:
         _line("rounding_ambiguous", _at_most(result.rounding_ambiguous)),
         _line("input_rounding", _at_most(result.input_rounding)),
         _line("model", f"{model.source}: {model.library}, {model.trees_text}, {model.leaves} leaves"),
+        *([] if model.decision is None else [_line("decision", model.decision.text())]),
         _line("inputs", "infinitely many" if result.count is None else f"{result.count:,}"),
         "how to read it",
         *(textwrap.fill(text, WIDTH, initial_indent="  - ", subsequent_indent="    ") for text in result.semantics()),
@@ -223,7 +224,8 @@ def model_text(imported: ImportedModel) -> str:
         _line("link", LINK_WORDS[model.link]),
         _line("base", ", ".join(_number(b) for b in model.base)),
         *([_line("scale", _number(model.scale))] if model.scale != 1 else []),
-        *([_line("tie", _tie_words(model))] if model.predicts_classes else []),
+        *([_line("tie", _tie_words(model))] if model.predicts_classes and model.decision is None else []),
+        *([_line("decision", model.decision.text())] if model.decision is not None else []),
         _line("sums", f"the library adds in {model.sum_dtype}; here they are exact"),
         *(_line("tests", f"{n:,} ask whether {TEST_WORDS[Test[kind]]}") for kind, n in summary["tests"].items()),
         *(_line("missing", f"{n:,} tests: {MISSING_WORDS[Missing[kind]]}") for kind, n in summary["missing"].items()),
@@ -269,6 +271,7 @@ def model_json(imported: ImportedModel) -> dict[str, Any]:
         "base": [str(b) for b in model.base],
         "scale": str(model.scale),
         "tie": model.tie,
+        "decision": None if model.decision is None else model.decision.to_json(),
         "sum_dtype": model.sum_dtype,
         "tests": _counted(Test, model.test[inner].tolist()),
         "missing": _counted(Missing, model.missing[inner].tolist()),
@@ -323,7 +326,8 @@ def check_text(check: Check) -> str:
 
 def gate_text(report: GateReport) -> str:
     """One line a requirement."""
-    return "\n".join(f"{check.requirement.name}: {check_text(check)}" for check in report.checks)
+    lines = [f"{check.requirement.name}: {check_text(check)}" for check in report.checks]
+    return "\n".join([*lines, *([] if report.decision is None else [f"decision: {report.decision.text()}"])])
 
 
 def audit_table(audit: Audit) -> list[list[str]]:
@@ -350,7 +354,8 @@ def audit_answers(audit: Audit) -> list[list[str]]:
 def audit_text(audit: Audit) -> str:
     """All questions as a table, and the remarks below it."""
     remarks = numbered_remarks(audit.results)
-    return "\n".join([table_text(audit_table(audit)), *(f"[{n}] {remark}" for remark, n in remarks.items())])
+    rule = [] if audit.model.decision is None else [f"decision: {audit.model.decision.text()}"]
+    return "\n".join([table_text(audit_table(audit)), *rule, *(f"[{n}] {remark}" for remark, n in remarks.items())])
 
 
 def empirical_text(found: Empirical, prop: Property) -> str:
@@ -359,6 +364,8 @@ def empirical_text(found: Empirical, prop: Property) -> str:
         f"question            {prop}",
         f"rows                {found.rows:,}, of which {found.confident:,} are confident",
     ]
+    if found.decision:
+        lines.insert(1, f"decision            {found.decision}")
     if found.outside:
         lines.append(f"                    {found.outside:,} rows lie outside the space and count for nothing")
     if found.measure is None or found.lower is None or found.upper is None:

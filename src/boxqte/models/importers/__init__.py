@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -20,31 +21,16 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.errors import ModelError
-from boxqte.models.encoders import EncodedColumn
+from boxqte.models.decision import Decision, Threshold, read_decision, read_limit
 from boxqte.models.ensemble import TreeEnsemble
+from boxqte.models.imported import Asks, ImportedModel
+from boxqte.models.scores import with_value_threshold
 
 # The order matters only for files whose format two importers could claim; each recognises its own by content.
 LIBRARIES = ("xgboost", "lightgbm", "catboost", "sklearn")
 
 
-@dataclass(frozen=True, eq=False)
-class ImportedModel:
-    """A model as we read it, and the way back to its own library."""
-
-    ensemble: TreeEnsemble
-    source: str
-    """The file's path or the live object's type."""
-    native: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.int64]] | None = None
-    """The library's own predicted class indices for rows in model columns (float64, codes for categories, NaN for
-    missing); None where the library is not installed. Importing the library is put off until the first call."""
-    encoded: tuple[EncodedColumn, ...] | None = None
-    """How the user's columns become model columns, where the model is a pipeline that encodes them."""
-    trees_in_file: int | None = None
-    """How many trees the model holds, where early stopping makes `predict` use only those up to its best iteration."""
-    values: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]] | None = None
-    """The library's own predicted numbers for such rows, where the model predicts a number (it has no `native` then)."""
-    objective: str = ""
-    """What a model that predicts a number was trained for, in its library's own words."""
+__all__ = ["Asks", "ImportedModel", "Importer", "decided", "load_model"]
 
 
 class Importer(Protocol):
@@ -54,7 +40,7 @@ class Importer(Protocol):
     def load(self, source: Any, *, allow_pickle: bool) -> ImportedModel: ...
 
 
-def load_model(source: object, *, allow_pickle: bool = False) -> ImportedModel:
+def load_model(source: object, *, allow_pickle: bool = False, threshold: Threshold | None = None) -> ImportedModel:
     """Read a model: a live object, a path, or a TreeEnsemble itself.
 
     Parameters
@@ -63,7 +49,61 @@ def load_model(source: object, *, allow_pickle: bool = False) -> ImportedModel:
         A fitted model of a supported library, the path of a model file, or a TreeEnsemble.
     allow_pickle
         Unpickle scikit-learn files. Unpickling runs code from the file: only for files you trust.
+    threshold
+        The decision rule, in place of the model's own `predict`: class 1 iff p >= 0.3, or with ">0.3" iff p > 0.3; one
+        number for each value of an attribute as {"sex": {"f": 0.4, "m": 0.6}} or "sex:f=0.4,m=0.6". Numbers are exact,
+        and 0.3 is 3/10, not the float beside it (docs/decision.md). For two classes. For a model that predicts a number,
+        a threshold on that number.
+
+    Examples
+    --------
+    >>> from boxqte.examples import loan_ensemble
+    >>> load_model(loan_ensemble(), threshold=0.3).ensemble.decision.text()
+    'class 1 iff p >= 0.3'
     """
+    imported = _read(source, allow_pickle)
+    if threshold is None:
+        return imported
+    if not imported.ensemble.predicts_classes:
+        limit, exclusive = read_limit(threshold)
+        return with_value_threshold(imported, limit, exclusive=exclusive)
+    return decided(imported, read_decision(threshold))
+
+
+def decided(model: ImportedModel, rule: Decision, asks: Asks | None = None) -> ImportedModel:
+    """The model with a decision rule. `asks` is the rule as its library computes it, for one that is not per group."""
+    if not model.ensemble.is_binary:
+        n = model.ensemble.n_outputs
+        raise ModelError(f"threshold: {model.source} has {n} classes; a decision threshold is for two classes")
+    levels = np.array([float(tau) for _, tau in rule.thresholds])
+    compare = np.greater if rule.exclusive else np.greater_equal
+    on_margin = rule
+    if model.pulled_back is not None:
+        each = [model.pulled_back(asks or partial(_asks, compare, level)) for level in levels.tolist()]
+        taus = tuple((value, own.thresholds[0][1]) for (value, _), own in zip(rule.thresholds, each))
+        on_margin = replace(each[0], thresholds=taus, attribute=rule.attribute, slack=max(own.slack for own in each))
+    probability = model.probability
+
+    def native(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+        assert probability is not None
+        if rule.attribute is None:
+            found = (asks or partial(_asks, compare, float(levels[0])))(probability(rows))
+        else:
+            p = probability(rows[:, :-1])[:, 1]
+            found = compare(p, levels[rows[:, -1].astype(np.int64)].astype(p.dtype))
+        return np.asarray(found, np.int64)
+
+    ensemble = replace(model.ensemble, decision=on_margin)
+    return replace(model, ensemble=ensemble, native=None if probability is None else native)
+
+
+def _asks(
+    compare: Callable[..., npt.NDArray[np.bool_]], level: float, p: npt.NDArray[np.floating]
+) -> npt.NDArray[np.bool_]:
+    return compare(p[:, 1], level)  # a Python float takes the precision of p, as in the libraries' own comparisons
+
+
+def _read(source: object, allow_pickle: bool) -> ImportedModel:
     if isinstance(source, ImportedModel):
         return source
     if isinstance(source, TreeEnsemble):

@@ -24,7 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.errors import ModelError
-from boxqte.exact import shown
+from boxqte.exact import fraction, shown
+from boxqte.models.decision import Decision
 from boxqte.models.ensemble import EnsembleBuilder, Link, Missing, Test, TreeEnsemble
 from boxqte.models.importers import ImportedModel
 from boxqte.models.importers.structure import (
@@ -101,7 +102,7 @@ def load(source: Any, *, allow_pickle: bool) -> ImportedModel:
 
 def _imported(ensemble: TreeEnsemble, name: str, features: Features, model: Callable[[], Any] | None) -> ImportedModel:
     if ensemble.predicts_classes:
-        return ImportedModel(ensemble, name, model and _native(model, features))
+        return ImportedModel(ensemble, name, **({} if model is None else _native(model, features)))
     return ImportedModel(
         ensemble, name, values=model and _values(model, features, ensemble.link), objective=features.loss
     )
@@ -130,6 +131,7 @@ def parse(data: bytes, name: str) -> tuple[TreeEnsemble, Features]:
         nodes += add(builder, tree, f"{where}{key}[{index}]", features, outputs)
         if nodes > MAX_NODES:
             raise ModelError(f"{where}{key}: have more than {MAX_NODES} nodes")
+    rule = _decision(document["model_info"], f"{where}model_info") if link == "sigmoid" else None
     ensemble = builder.build(
         library="catboost",
         feature_names=features.names,
@@ -140,7 +142,7 @@ def parse(data: bytes, name: str) -> tuple[TreeEnsemble, Features]:
         decides_on="probability" if link == "exp" else "margin",
         categories=features.categories,
     )
-    return ensemble, features
+    return replace(ensemble, decision=rule), features
 
 
 def _features(info: Mapping[str, Any], where: str) -> Features:
@@ -244,9 +246,6 @@ def _classes(info: Mapping[str, Any], where: str) -> tuple[Link, tuple[Any, ...]
             f"{', '.join([*LINKS, *VALUE_LINKS])}"
         )
     link = LINKS[loss]
-    threshold = info.get("binclass_probability_threshold", "0.5")
-    if link == "sigmoid" and real(threshold, f"{where}.binclass_probability_threshold") != 0.5:
-        raise ModelError(f"{where}.binclass_probability_threshold: {shown(threshold)}, accepted is 0.5")
     here = f"{where}.class_params"
     labels: list[Any] = []
     if link == "softmax" or info.get("class_params") is not None:
@@ -259,6 +258,15 @@ def _classes(info: Mapping[str, Any], where: str) -> tuple[Link, tuple[Any, ...]
         expected = "2" if link == "sigmoid" else "at least 2"
         raise ModelError(f"{here}.class_names: has {len(labels)} entries, expected {expected} for {loss}")
     return link, tuple(labels), loss
+
+
+def _decision(info: Mapping[str, Any], where: str) -> Decision | None:
+    """The model's own threshold: CatBoost takes its logit once and asks whether the margin is above it."""
+    field = f"{where}.binclass_probability_threshold"
+    level = real(info.get("binclass_probability_threshold", "0.5"), field)
+    if not 0 < level < 1:
+        raise ModelError(f"{field}: {shown(level)}, accepted are numbers between 0 and 1")
+    return None if level == 0.5 else Decision(((None, fraction(level, ModelError, field)),), exclusive=True)
 
 
 def _scale_and_bias(pair: list[Any], outputs: int, where: str) -> tuple[Fraction, list[Fraction]]:
@@ -411,18 +419,21 @@ def _model_from(data: bytes) -> Any:
         return catboost.CatBoost().load_model(str(path), format="json")
 
 
-def _native(model: Callable[[], Any], features: Features) -> Callable[[FloatArray], npt.NDArray[np.int64]]:
-    """Class indices by CatBoost itself, which takes category values, not codes."""
+def _native(model: Callable[[], Any], features: Features) -> dict[str, Any]:
+    """Class indices and probabilities by CatBoost itself, which takes category values, not codes."""
     ready: list[Any] = []
 
-    def classes(rows: FloatArray) -> npt.NDArray[np.int64]:
+    def predicted(rows: FloatArray, kind: str) -> npt.NDArray[Any]:
         if not ready:
             ready.append(model())
-        labels = np.asarray(ready[0].predict(_frame(rows, features), prediction_type="Class")).reshape(-1).tolist()
+        return np.asarray(ready[0].predict(_frame(rows, features), prediction_type=kind))
+
+    def native(rows: FloatArray) -> npt.NDArray[np.int64]:
+        labels = predicted(rows, "Class").reshape(-1).tolist()
         index = {label: at for at, label in enumerate(ready[0].classes_.tolist())}
         return np.array([index[label] for label in labels], np.int64)
 
-    return classes
+    return {"native": native, "probability": lambda rows: predicted(rows, "Probability")}
 
 
 def _values(model: Callable[[], Any], features: Features, link: Link) -> Callable[[FloatArray], FloatArray]:

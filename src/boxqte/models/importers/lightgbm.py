@@ -13,7 +13,7 @@ import importlib.util
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -68,6 +68,9 @@ INTEGER = re.compile(r"-?[0-9]{1,10}")
 REAL = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]{1,5})?")
 
 
+SIGMOID = re.compile(r"(?m)^objective=binary sigmoid:(\S+)$")
+
+
 @dataclass(frozen=True)
 class Objective:
     """What turns summed leaf values S into classes: p = sigmoid(scale * S), or the softmax of one scale * S a class.
@@ -99,8 +102,8 @@ def load(source: Any, *, allow_pickle: bool) -> ImportedModel:
         text = _decoded(read_bytes(source), name)
         ensemble = parse(text, name)
         installed = importlib.util.find_spec("lightgbm") is not None
-        output = _output(lambda: _booster_from(_checked(text, name))) if installed else None
-        return _imported(ensemble, name, output, text, None)
+        scores = _native(lambda: _booster_from(_checked(text, name))) if installed else None
+        return _imported(ensemble, name, scores, text, None)
     name = type_name(source)
     booster, labels = source, None
     if not _is_lightgbm(source, "Booster"):
@@ -109,23 +112,23 @@ def load(source: Any, *, allow_pickle: bool) -> ImportedModel:
     ensemble = parse(text, name, labels)
     _check_sigmoid(booster, text, name)
     held = booster.num_trees()
-    return _imported(ensemble, name, _output(lambda: booster), text, held if held > ensemble.n_trees else None)
+    used = held if held > ensemble.n_trees else None
+    model = _imported(ensemble, name, _native(lambda: booster), text, used)
+    if not hasattr(source, "decision_function"):  # since LightGBM 4.7
+        return model
+    written = SIGMOID.search(text)
+    unit = Fraction(written[1]) if written else Fraction(1)
+    return replace(model, margin=_native(lambda: booster, raw_score=True), margin_unit=unit)
 
 
 def _imported(
-    ensemble: TreeEnsemble, name: str, output: Callable[[FloatArray], FloatArray] | None, text: str, held: int | None
+    ensemble: TreeEnsemble, name: str, scores: Callable[[FloatArray], FloatArray] | None, text: str, held: int | None
 ) -> ImportedModel:
-    """The model with LightGBM's own prediction; a probability of exactly 1/2 is class 0, as in LGBMClassifier.predict."""
+    """The model with LightGBM's own prediction."""
     if not ensemble.predicts_classes:
         objective = text.partition("\nobjective=")[2].partition("\n")[0]
-        return ImportedModel(ensemble, name, values=output, trees_in_file=held, objective=objective)
-
-    def classes(rows: FloatArray) -> npt.NDArray[np.int64]:
-        assert output is not None
-        scores = output(rows)
-        return (scores > 0.5).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1).astype(np.int64)
-
-    return ImportedModel(ensemble, name, output and classes, trees_in_file=held)
+        return ImportedModel(ensemble, name, values=scores, trees_in_file=held, objective=objective)
+    return ImportedModel(ensemble, name, **_asked(scores), trees_in_file=held)
 
 
 def parse(text: str, name: str, labels: Sequence[Any] | None = None) -> TreeEnsemble:
@@ -384,16 +387,32 @@ def _categories(
     return {column: tuple(values) for column, values in zip(columns, lists)}
 
 
-def _output(booster: Callable[[], Any]) -> Callable[[FloatArray], FloatArray]:
-    """What LightGBM itself predicts: probabilities, or values."""
+def _native(booster: Callable[[], Any], *, raw_score: bool = False) -> Callable[[FloatArray], FloatArray]:
+    """Probabilities (or margins) by LightGBM itself: of class 1, or of every class if there are more than two."""
     ready: list[Any] = []
 
-    def predict(rows: FloatArray) -> FloatArray:
+    def scores(rows: FloatArray) -> FloatArray:
         if not ready:
             ready.append(booster())
-        return np.asarray(ready[0].predict(np.ascontiguousarray(rows, np.float64)))
+        return np.asarray(ready[0].predict(np.ascontiguousarray(rows, np.float64), raw_score=raw_score), np.float64)
 
-    return predict
+    return scores
+
+
+def _asked(scores: Callable[[FloatArray], FloatArray] | None) -> dict[str, Any]:
+    """Class indices and probabilities; one of exactly 1/2 is class 0, as in LGBMClassifier.predict."""
+    if scores is None:
+        return {}
+
+    def native(rows: FloatArray) -> npt.NDArray[np.int64]:
+        p = scores(rows)
+        return (p > 0.5).astype(np.int64) if p.ndim == 1 else p.argmax(axis=1).astype(np.int64)
+
+    def probability(rows: FloatArray) -> FloatArray:
+        p = scores(rows)
+        return np.column_stack([1.0 - p, p])
+
+    return {"native": native, "probability": probability}
 
 
 def _checked(text: str, name: str) -> str:
@@ -445,7 +464,7 @@ def _fitted(source: Any, name: str) -> tuple[Any, Sequence[Any] | None]:
 def _check_sigmoid(booster: Any, text: str, name: str) -> None:
     """LightGBM writes the sigmoid's parameter with six digits, but a booster may still compute with all of them."""
     given = (booster.params or {}).get("sigmoid")
-    written = re.search(r"(?m)^objective=binary sigmoid:(\S+)$", text)
+    written = SIGMOID.search(text)
     if given is not None and written is not None and float(given) != float(written[1]):
         raise ModelError(
             f"{name}: sigmoid: {shown(given)}, which LightGBM itself saves as {written[1]}; save the model and load the "

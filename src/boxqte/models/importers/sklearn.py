@@ -22,7 +22,8 @@ from boxqte.exact import shown
 from boxqte.models.encoders import from_transformer
 from boxqte.models.ensemble import EnsembleBuilder, FloatArray, Link, Test, TreeEnsemble
 from boxqte.models.importers import ImportedModel, load_model
-from boxqte.models.importers.sklearn_estimator import classes_of, feature_names, fitted, native, values
+from boxqte.models.importers.sklearn_decisions import read_calibrated, read_frozen, read_threshold
+from boxqte.models.importers.sklearn_estimator import classes_of, feature_names, fitted, native, responses, values
 from boxqte.models.importers.sklearn_pipeline import read_pipeline
 from boxqte.models.importers.sklearn_wrappers import IMBALANCED_WRAPPERS, NO_SUM_OF_TREES, TEST_INSTEAD, WRAPPERS
 from boxqte.models.importers.structure import check_tree, finite, integer, numbers, real, within
@@ -84,13 +85,17 @@ def _import(model: Any) -> ImportedModel:
 def _read_forest(model: Any, where: str) -> ImportedModel:
     classes, names = classes_of(model, where), feature_names(model, where)
     binary = len(classes) == 2
-    builder = EnsembleBuilder()
+    builder, error = EnsembleBuilder(), 0.0
     for tree, here in _trees_of(model, where):
         nodes, value, leaf = _nodes(tree, len(names), len(classes), here)
         _check_fractions(value, leaf, here)
+        second = _fraction_of_second(value) if binary else value
+        if binary:  # probabilities are made of the fractions themselves
+            apart = np.abs(np.stack([value[leaf, 1] - second[leaf], 1.0 - value[leaf, 0] - second[leaf]]))
+            error = max(error, 2 * float(apart.max()))
         builder.add_tree(
             **_tests(nodes, leaf, here),
-            value=_fraction_of_second(value) if binary else value,
+            value=second,
             output=0 if binary else -1,
         )
     ensemble = builder.build(
@@ -100,7 +105,8 @@ def _read_forest(model: Any, where: str) -> ImportedModel:
         link="mean",
         classes=classes,
     )
-    return ImportedModel(ensemble, where, native(model, classes))
+    ensemble = replace(ensemble, leaf_error=error)
+    return ImportedModel(ensemble, where, native(model, classes), **responses(model))
 
 
 def _read_forest_regressor(model: Any, where: str) -> ImportedModel:
@@ -205,7 +211,7 @@ def _read_boosting(model: Any, where: str) -> ImportedModel:
         scale=Fraction(2 if loss == "ExponentialLoss" else 1),  # which has p = sigmoid(2F)
         tie="positive",  # `predict` of this one class asks raw >= 0; all others of the library ask raw > 0
     )
-    return ImportedModel(ensemble, where, native(model, classes))
+    return ImportedModel(ensemble, where, native(model, classes), **responses(model), margin_unit=ensemble.scale)
 
 
 def _read_boosting_regressor(model: Any, where: str) -> ImportedModel:
@@ -272,7 +278,8 @@ def _read_hist_boosting(model: Any, where: str) -> ImportedModel:
     ensemble = _hist_ensemble(
         model, names, n_outputs, where, link="sigmoid" if n_outputs == 1 else "softmax", classes=classes
     )
-    return ImportedModel(ensemble, where, native(model, classes, ensemble.categories))
+    answers = responses(model, ensemble.categories)
+    return ImportedModel(ensemble, where, native(model, classes, ensemble.categories), **answers)
 
 
 def _read_hist_boosting_regressor(model: Any, where: str) -> ImportedModel:
@@ -420,6 +427,10 @@ READERS: dict[str, Callable[[Any, str], ImportedModel]] = {
     "GradientBoostingRegressor": _read_boosting_regressor,
     "HistGradientBoostingRegressor": _read_hist_boosting_regressor,
     "Pipeline": read_pipeline,
+    "FixedThresholdClassifier": read_threshold,
+    "TunedThresholdClassifierCV": read_threshold,
+    "CalibratedClassifierCV": read_calibrated,
+    "FrozenEstimator": read_frozen,
     **WRAPPERS,
 }
 IMBALANCED = {"BalancedRandomForestClassifier": _read_forest, **IMBALANCED_WRAPPERS}

@@ -63,6 +63,14 @@ def values(model: Any, categories: Mapping[int, tuple[Any, ...]] | None = None) 
     return predict
 
 
+def responses(model: Any, categories: Mapping[int, tuple[Any, ...]] | None = None) -> dict[str, Any]:
+    """The library's own probabilities and, if it has them, margins."""
+    asked = {"probability": lambda rows: np.asarray(model.predict_proba(_frame(model, rows, categories or {})))}
+    if hasattr(model, "decision_function"):
+        asked["margin"] = lambda rows: np.asarray(model.decision_function(_frame(model, rows, categories or {})))
+    return asked
+
+
 def _frame(model: Any, rows: npt.NDArray[np.float64], categories: Mapping[int, tuple[Any, ...]]) -> Any:
     import pandas as pd
 

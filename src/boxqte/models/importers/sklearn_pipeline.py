@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from boxqte.errors import ModelError
 from boxqte.models.encoders import EncodedColumn, from_transformer, is_identity, kind_of, model_columns, writes_sparse
@@ -60,14 +59,18 @@ def _flat_steps(pipeline: Any) -> list[tuple[str, Any]]:
 
 def _with_absent_zeros(model: ImportedModel) -> ImportedModel:
     """XGBoost reads what a sparse matrix does not store, and that is every zero, as missing."""
-    ensemble, native = model.ensemble, model.native
+    ensemble = model.ensemble
     missing = np.where(ensemble.test != Test.LEAF, Missing.ZERO_EXACT, ensemble.missing).astype(np.uint8)
 
-    def absent_zeros(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-        assert native is not None
-        return native(np.where(rows == 0.0, np.nan, rows))
+    def absent_zeros(asked: Any) -> Any:
+        return asked and (lambda rows: asked(np.where(rows == 0.0, np.nan, rows)))
 
-    return replace(model, ensemble=replace(ensemble, missing=missing), native=native and absent_zeros)
+    return replace(
+        model,
+        ensemble=replace(ensemble, missing=missing),
+        native=absent_zeros(model.native),
+        probability=absent_zeros(model.probability),
+    )
 
 
 def _with_composed_categories(model: ImportedModel) -> ImportedModel:

@@ -53,13 +53,19 @@ def load(source: Any, *, allow_pickle: bool) -> ImportedModel:
         ensemble = model.ensemble(classes=getattr(source, "classes_", None))
     except ModelError as error:
         raise ModelError(f"{name}: {error}") from None
-    output, decide = _output(raw, model, name), OBJECTIVES[model.objective].decide
+    output, objective = _output(raw, model, name), OBJECTIVES[model.objective]
+    decide = objective.decide
     if decide is None:
         return ImportedModel(
             ensemble, name, values=output, trees_in_file=model.trees_in_file, objective=model.objective
         )
-    native = None if output is None else lambda rows: decide(output(rows)).astype(np.int64)
-    return ImportedModel(ensemble, name, native=native, trees_in_file=model.trees_in_file)
+    return ImportedModel(
+        ensemble,
+        name,
+        native=None if output is None else lambda rows: decide(output(rows)).astype(np.int64),
+        probability=None if output is None else lambda rows: objective.probability(output(rows)),
+        trees_in_file=model.trees_in_file,
+    )
 
 
 def _is_json_model(head: bytes) -> bool:

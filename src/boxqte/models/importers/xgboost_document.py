@@ -49,13 +49,15 @@ SMALLEST_PROBABILITY = np.float32(1e-6)  # XGBoost keeps base_score this far fro
 
 @dataclass(frozen=True)
 class Objective:
-    """What an objective's margin means: its link, base_score as a margin, and the class that `predict` chooses."""
+    """What an objective's margin means: its link, base_score as a margin, the class that `predict` chooses, and of two
+    classes their probabilities."""
 
     link: Link
     intercept: Callable[[np.float32], float]
     decides_on: Decides
     decide: Callable[[Array], Array] | None
     """None for an objective that predicts a number."""
+    probability: Callable[[Array], Array] = lambda output: np.column_stack([1 - output, output])
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,9 +199,15 @@ def _logf(value: float) -> float:
     return float(logf(value))
 
 
+def _both(margin: Array) -> Array:
+    with np.errstate(over="ignore"):
+        p = 1 / (1 + np.exp(-margin.astype(np.float64)))
+    return np.column_stack([1 - p, p])
+
+
 OBJECTIVES = {
     "binary:logistic": Objective("sigmoid", logit, "probability", lambda output: output > 0.5),
-    "binary:logitraw": Objective("sigmoid", float, "margin", lambda output: output > 0),
+    "binary:logitraw": Objective("sigmoid", float, "margin", lambda output: output > 0, _both),
     "multi:softprob": Objective("softmax", float, "probability", lambda output: output.argmax(axis=1)),
     "multi:softmax": Objective("softmax", float, "margin", lambda output: output),
     **{
