@@ -160,19 +160,12 @@ def _encoded_column(encoded: EncodedColumn, column: Column, missing: MissingRule
 
 
 def model_view(model: Any, encoder: Any, names: tuple[str, ...]) -> ModelView:
-    """Which columns reach the model, and how. An encoder that is given counts more than one in the model's pipeline."""
-    columns = None
+    """Which columns reach the model, and how. An encoder that is given stands between the table and the model."""
     if encoder is not None:
         named = getattr(encoder, "feature_names_in_", None) is not None
         columns = from_transformer(encoder, None if named else names)
-    elif model is not None:
-        imported = load_model(model)
-        columns = imported.encoded
-        if columns is None:
-            return _ensemble_view(imported.ensemble, names)
-    if columns is None:
-        return ModelView(names)
-    return ModelView(tuple(column.name for column in columns), "the encoder drops it", columns)
+        return ModelView(tuple(column.name for column in columns), "the encoder drops it", columns)
+    return ModelView(names) if model is None else _ensemble_view(load_model(model).ensemble, names)
 
 
 def _ensemble_view(ensemble: TreeEnsemble, names: tuple[str, ...]) -> ModelView:

@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.errors import ModelError
-from boxqte.models.encoders import EncodedColumn
 from boxqte.models.ensemble import TreeEnsemble
 
 # The order matters only for files whose format two importers could claim; each recognises its own by content.
@@ -37,8 +36,6 @@ class ImportedModel:
     native: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.int64]] | None = None
     """The library's own predicted class indices for rows in model columns (float64, codes for categories, NaN for
     missing); None where the library is not installed. Importing the library is put off until the first call."""
-    encoded: tuple[EncodedColumn, ...] | None = None
-    """How the user's columns become model columns, where the model is a pipeline that encodes them."""
     trees_in_file: int | None = None
     """How many trees the model holds, where early stopping makes `predict` use only those up to its best iteration."""
 

@@ -22,6 +22,7 @@ from boxqte.models.encoders import from_transformer
 from boxqte.models.ensemble import EnsembleBuilder, FloatArray, Test
 from boxqte.models.importers import ImportedModel, load_model
 from boxqte.models.importers.sklearn_pipeline import read_pipeline
+from boxqte.models.importers.sklearn_steps import is_pipeline
 from boxqte.models.importers.structure import check_tree, finite, integer, numbers, real, within
 from boxqte.models.importers.unpickle import looks_like_pickle, looks_like_skops, one_line, read_pickle, read_skops
 
@@ -56,7 +57,7 @@ def _import(model: Any) -> ImportedModel:
     try:
         if cls.__module__.partition(".")[0] in OTHER_LIBRARIES:
             return load_model(model)
-        if cls.__name__ in READERS and cls.__module__.startswith("sklearn."):
+        if (cls.__name__ in READERS and cls.__module__.startswith("sklearn.")) or is_pipeline(model):
             return READERS[cls.__name__](model, cls.__name__)
     except ModelError:
         raise
