@@ -216,7 +216,8 @@ class _Search:
             written = self.evaluate({c: floats_of(np.concatenate([low, middle, high]))})
             for node in nodes:
                 goes = self.ensemble.goes_left(node, written[:, self.ensemble.feature[node]]).reshape(3, -1)
-                if ((goes[0] == goes[2]) & (goes[1] != goes[0])).any():
+                rough = int(self.ensemble.feature[node]) in self.columns[c].rough
+                if not rough and ((goes[0] == goes[2]) & (goes[1] != goes[0])).any():
                     raise self._not_monotone(c)
                 first[node] = bool(goes[0, 0])
                 ends[node] = set(high[:-1][goes[2, :-1] != goes[0, 1:]].tolist())
