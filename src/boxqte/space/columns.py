@@ -13,8 +13,8 @@ from typing import Any, Literal
 from boxqte.basics.checks import as_names, did_you_mean
 from boxqte.errors import SpaceError
 from boxqte.models.encoders import EncodedColumn, from_transformer
-from boxqte.models.ensemble import Test, TreeEnsemble
-from boxqte.models.importers import load_model
+from boxqte.models.ensemble import Test
+from boxqte.models.importers import ImportedModel, load_model
 from boxqte.space.attributes import KINDS, Attribute, Kind
 from boxqte.space.onehot import Group, declared_group, find_groups
 from boxqte.space.tables import Column, Table, plain_value
@@ -58,6 +58,8 @@ class ModelView:
     encoded: tuple[EncodedColumn, ...] | None = None
     categories: Mapping[str, tuple[Any, ...] | None] = field(default_factory=dict)
     """The columns that the model treats as categories, and the list of them where the model carries one."""
+    fills: Mapping[str, Any] = field(default_factory=dict)
+    """What the model itself writes for missing values: no value of the column, unless the table has it."""
 
 
 def plain_columns(
@@ -83,7 +85,9 @@ def plain_columns(
     columns = {name: table.column(name) for name in names if name not in owner}
     for name, categories in view.categories.items():
         if categories is not None and name in columns:
-            columns[name] = replace(columns[name], categories=categories, declared_by="the model")
+            counts, fill = columns[name].counts, view.fills.get(name)
+            own = tuple(value for value in categories if fill is None or value != fill or value in counts)
+            columns[name] = replace(columns[name], categories=own, declared_by="the model")
     if one_hot == "auto":
         free = [column for name, column in columns.items() if name not in wishes]
         groups = find_groups(free, taken=names)
@@ -165,10 +169,11 @@ def model_view(model: Any, encoder: Any, names: tuple[str, ...]) -> ModelView:
         named = getattr(encoder, "feature_names_in_", None) is not None
         columns = from_transformer(encoder, None if named else names)
         return ModelView(tuple(column.name for column in columns), "the encoder drops it", columns)
-    return ModelView(names) if model is None else _ensemble_view(load_model(model).ensemble, names)
+    return ModelView(names) if model is None else _view_of(load_model(model), names)
 
 
-def _ensemble_view(ensemble: TreeEnsemble, names: tuple[str, ...]) -> ModelView:
+def _view_of(model: ImportedModel, names: tuple[str, ...]) -> ModelView:
+    ensemble = model.ensemble
     features = ensemble.feature_names
     if set(features) & set(names):
         for feature in features:
@@ -181,7 +186,7 @@ def _ensemble_view(ensemble: TreeEnsemble, names: tuple[str, ...]) -> ModelView:
     split_by_sets = {int(f) for f in ensemble.feature[ensemble.test == Test.IN_SET]}
     categories = {features[f]: ensemble.categories.get(f) for f in sorted(split_by_sets | set(ensemble.categories))}
     reads = tuple(name for name in names if name in set(features))
-    return ModelView(reads, "the model does not read it", None, categories)
+    return ModelView(reads, "the model does not read it", None, categories, model.fills)
 
 
 def read_wishes(kinds: Mapping[str, Iterable[str]], overrides: Mapping[str, Any]) -> dict[str, Wish]:

@@ -11,8 +11,8 @@ An importer is a module with two functions:
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -36,6 +36,8 @@ class ImportedModel:
     native: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.int64]] | None = None
     """The library's own predicted class indices for rows in model columns (float64, codes for categories, NaN for
     missing); None where the library is not installed. Importing the library is put off until the first call."""
+    fills: Mapping[str, Any] = field(default_factory=dict)
+    """By column what a pipeline writes in place of a missing category: it takes that value from a user, too."""
     trees_in_file: int | None = None
     """How many trees the model holds, where early stopping makes `predict` use only those up to its best iteration."""
 

@@ -173,11 +173,20 @@ class _Reading:
                 raise ModelError(f"{self.where}: refuses to predict ({one_line(error)})") from None
             return np.array([index[label] if label in index else texts[str(label)] for label in labels], np.int64)
 
-        return replace(self.inner, source=self.where, ensemble=ensemble, native=native)
+        return replace(self.inner, source=self.where, ensemble=ensemble, native=native, fills=self._fills())
 
     def _reads(self) -> list[int]:
         """The user's columns that reach the model."""
         return sorted({source.column for source in self.sources})
+
+    def _fills(self) -> dict[str, Any]:
+        """Constants that stand for missing values of categories."""
+        met = ((step.sources[i], fill) for step in self.met for i, fill in step.fills.items())
+        return {self._name(source.column): fill for source, fill in met
+                if source.raw and self.columns[source.column].values is not None}  # fmt: skip
+
+    def _name(self, c: int) -> str:
+        return f"x{c}" if self.labels is None else self.labels[c]
 
     # --- the user's table ---------------------------------------------------------------------------------------------
 
@@ -364,7 +373,7 @@ class _Reading:
             user = self.columns[c]
             columns.append(
                 Column(
-                    name=f"x{c}" if self.labels is None else self.labels[c],
+                    name=self._name(c),
                     feeds=frozenset(f for f, _ in mine),
                     same=frozenset(f for f, source in mine if source.same),
                     rough=frozenset(f for f, source in mine if source.rough),

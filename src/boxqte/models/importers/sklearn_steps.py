@@ -73,6 +73,8 @@ class Step:
     """The values that a table-like step was fitted on."""
     marks: dict[int, Any] = field(default_factory=dict)
     """What an imputer takes for missing, where it is not NaN."""
+    fills: dict[int, Any] = field(default_factory=dict)
+    """The constant that an imputer writes for missing values."""
     breaks: dict[int, npt.NDArray[np.float64]] = field(default_factory=dict)
     """Between these numbers the step is monotone."""
     accepts: dict[int, Accepts] = field(default_factory=dict)
@@ -226,7 +228,8 @@ def _imputer(step: Any, n: int, where: str) -> Step:
     outputs = [Output(i, raw=True) for i in kept]
     if step.add_indicator:
         outputs += [Output(int(i)) for i in step.indicator_.features_]
-    return _marked(step, n, where, outputs)
+    fills = dict(enumerate(statistics.tolist())) if step.strategy == "constant" else {}
+    return replace(_marked(step, n, where, outputs), fills=fills)
 
 
 def _indicator(step: Any, n: int, where: str) -> Step:
