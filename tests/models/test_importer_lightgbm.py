@@ -110,6 +110,17 @@ def rows_for(model: Any) -> np.ndarray:
     return np.concatenate([rows, extra])
 
 
+def test_a_split_that_only_parts_missing_values_from_all_others_is_read() -> None:
+    rng = np.random.default_rng(0)
+    x = np.column_stack([np.where(rng.random(300) < 0.2, np.nan, rng.integers(0, 5, 300)), rng.normal(size=300)])
+    y = np.isnan(x[:, 0]) ^ (x[:, 1] > 1.0)
+    model = lightgbm.LGBMClassifier(n_estimators=3, num_leaves=4, verbose=-1, n_jobs=1).fit(x, y)
+    assert "threshold=inf" in model.booster_.model_to_string()
+    imported = load_model(model)
+    rows = boundary_rows(imported.ensemble)
+    assert_conforms(imported.ensemble, rows, model.predict(rows, pred_leaf=True), model.predict(rows).astype(int))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_row_reaches_lightgbms_own_leaf_and_class(kind: str, tmp_path: Path) -> None:
     live = load_model(booster(kind))

@@ -150,7 +150,7 @@ def check(
     if imported.native is not None and len(unfair):
         same = imported.native(values.matrix(x)) == imported.native(values.matrix(witness))
         disagreements = index[unfair[same]].tolist()
-    tables = [values.frame(part, imported).set_index(index[unfair]) for part in (x, witness)]
+    tables = [values.frame(part).set_index(index[unfair]) for part in (x, witness)]
     rule = decision_text(imported.ensemble.decision)
     return Rows(said, tables[0], tables[1], disagreements, imported.native is not None, rule)
 

@@ -110,9 +110,7 @@ def sample(
     same = np.zeros(0, np.int64)
     if native is not None:
         same = np.flatnonzero(native(values.matrix(x)) == native(values.matrix(other)))
-    return Sample(
-        values.frame(x, asked.model), values.frame(other, asked.model), complete, share, native is not None, same
-    )
+    return Sample(values.frame(x), values.frame(other), complete, share, native is not None, same)
 
 
 def _one_by_one(asked: Asked, store: RegionStore) -> bool:

@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.models.ensemble import Test
-from boxqte.models.importers import ImportedModel
 from boxqte.questions.axes import Axis, Cell, Edge
 from boxqte.questions.building import attribute_codes, feature_of, match_columns
 from boxqte.questions.decisions import attribute_groups
@@ -226,27 +225,22 @@ class GridValues:
                 return [np.array(numbers, np.float64)[at.astype(np.int64)]]
         return []
 
-    def frame(self, columns: Sequence[FloatArray], model: ImportedModel) -> pd.DataFrame:
+    def frame(self, columns: Sequence[FloatArray]) -> pd.DataFrame:
         """The points as the user's table: the columns and values that the model's `predict` is given.
 
-        A pipeline that encodes its columns takes the attributes' own values; so does a model that knows its categories.
-        Otherwise an attribute with codes is written as its codes.
+        A model that knows its categories takes the attributes' own values, and so does a pipeline. Otherwise an attribute
+        with codes is written as its codes.
         """
         import pandas as pd
 
-        encoded = {column.name for column in model.encoded or ()}
         table: dict[str, Any] = {}
         for at, values in enumerate(columns):
             attribute = self.axes[at].axis.attribute
             if attribute.is_numeric:
                 whole = attribute.kind == "integer" and not np.isnan(values).any()
-                table[attribute.columns[0] if attribute.name not in encoded else attribute.name] = (
-                    values.astype(np.int64) if whole else values
-                )
-            elif attribute.name in encoded or attribute.codes is None:
-                table[attribute.name if attribute.name in encoded else attribute.columns[0]] = _taken(
-                    attribute.values, values.astype(np.int64)
-                )
+                table[attribute.columns[0]] = values.astype(np.int64) if whole else values
+            elif attribute.codes is None:
+                table[attribute.columns[0]] = _taken(attribute.values, values.astype(np.int64))
             else:
                 for c, name in enumerate(attribute.columns):
                     column = np.append(np.array([row[c] for row in attribute.codes]), np.nan)[values.astype(np.int64)]

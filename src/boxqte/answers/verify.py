@@ -409,8 +409,8 @@ class _Search:
         return self._answer(
             Verdict.VIOLATED,
             how,
-            x=self.values.frame(x, self.model),
-            witness=self.values.frame(witness, self.model),
+            x=self.values.frame(x),
+            witness=self.values.frame(witness),
             changes=changes(self.grid, self.values, x, witness)[0][0],
             replayed=replayed,
             distance=distance,

@@ -49,7 +49,7 @@ def _add_infer(spaces: Any) -> None:
                         help="missing values: refuse, make them part of the domain, or leave them out")  # fmt: skip
     parser.add_argument("--mass", choices=("uniform", "data"), default="uniform",
                         help="all values of an attribute alike, or as often as in the data")  # fmt: skip
-    parser.add_argument("--model", metavar="MODEL", help="use the model's columns, categories and encoder")
+    parser.add_argument("--model", metavar="MODEL", help="use the model's columns and categories")
     add_reading(parser)
     parser.set_defaults(run=_infer)
 

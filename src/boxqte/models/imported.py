@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from boxqte.models.decision import Decision
-from boxqte.models.encoders import EncodedColumn
 from boxqte.models.ensemble import TreeEnsemble
 
 Asks = Callable[[npt.NDArray[np.floating]], npt.NDArray[np.bool_]]
@@ -27,8 +27,8 @@ class ImportedModel:
     native: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.int64]] | None = None
     """The library's own predicted class indices for rows in model columns (float64, codes for categories, NaN for
     missing); None where the library is not installed. Importing the library is put off until the first call."""
-    encoded: tuple[EncodedColumn, ...] | None = None
-    """How the user's columns become model columns, where the model is a pipeline that encodes them."""
+    fills: Mapping[str, Any] = field(default_factory=dict)
+    """By column what a pipeline writes in place of a missing category: it takes that value from a user, too."""
     probability: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.floating]] | None = None
     """The library's own probabilities of both classes for such rows (rows x 2); None where it is not installed."""
     margin: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.floating]] | None = None

@@ -240,9 +240,6 @@ def model_text(imported: ImportedModel) -> str:
     lines.append(table_text(rows))
     if model.n_features > MAX_LISTED:
         lines.append(f"... and {model.n_features - MAX_LISTED} more columns (all of them with --json)")
-    if imported.encoded is not None:
-        lines += ["", "the model encodes these columns of the user's table"]
-        lines += [f"  {column.name} -> {', '.join(column.columns)}" for column in imported.encoded]
     return "\n".join(lines)
 
 
@@ -276,7 +273,6 @@ def model_json(imported: ImportedModel) -> dict[str, Any]:
         "tests": _counted(Test, model.test[inner].tolist()),
         "missing": _counted(Missing, model.missing[inner].tolist()),
         "features": features,
-        "encoded_columns": None if imported.encoded is None else [c.name for c in imported.encoded],
         "fingerprint": model.fingerprint(),
     }
 

@@ -14,8 +14,8 @@ from boxqte.basics.checks import as_names, did_you_mean
 from boxqte.errors import SpaceError
 from boxqte.models.category_names import StoredNames
 from boxqte.models.encoders import EncodedColumn, from_transformer
-from boxqte.models.ensemble import Test, TreeEnsemble
-from boxqte.models.importers import load_model
+from boxqte.models.ensemble import Test
+from boxqte.models.importers import ImportedModel, load_model
 from boxqte.space.attributes import KINDS, Attribute, Kind
 from boxqte.space.onehot import Group, Lookalike, declared_group, find_groups
 from boxqte.space.tables import Column, Table, plain_value
@@ -61,6 +61,8 @@ class ModelView:
     """The columns that the model treats as categories, and the list of them where the model carries one."""
     stored: Mapping[str, StoredNames] = field(default_factory=dict)
     """The columns of whose categories the model has names that only the table makes certain."""
+    fills: Mapping[str, Any] = field(default_factory=dict)
+    """What the model itself writes for missing values: no value of the column, unless the table has it."""
 
 
 def plain_columns(
@@ -86,7 +88,9 @@ def plain_columns(
     columns = {name: table.column(name) for name in names if name not in owner}
     for name, categories in view.categories.items():
         if categories is not None and name in columns:
-            columns[name] = replace(columns[name], categories=categories, declared_by="the model")
+            counts, fill = columns[name].counts, view.fills.get(name)
+            own = tuple(value for value in categories if fill is None or value != fill or value in counts)
+            columns[name] = replace(columns[name], categories=own, declared_by="the model")
     settled = {
         name: coded
         for name, stored in view.stored.items()
@@ -200,22 +204,16 @@ def _encoded_column(encoded: EncodedColumn, column: Column, missing: MissingRule
 
 
 def model_view(model: Any, encoder: Any, names: tuple[str, ...]) -> ModelView:
-    """Which columns reach the model, and how. An encoder that is given counts more than one in the model's pipeline."""
-    columns = None
+    """Which columns reach the model, and how. An encoder that is given stands between the table and the model."""
     if encoder is not None:
         named = getattr(encoder, "feature_names_in_", None) is not None
         columns = from_transformer(encoder, None if named else names)
-    elif model is not None:
-        imported = load_model(model)
-        columns = imported.encoded
-        if columns is None:
-            return _ensemble_view(imported.ensemble, names)
-    if columns is None:
-        return ModelView(names)
-    return ModelView(tuple(column.name for column in columns), "the encoder drops it", columns)
+        return ModelView(tuple(column.name for column in columns), "the encoder drops it", columns)
+    return ModelView(names) if model is None else _view_of(load_model(model), names)
 
 
-def _ensemble_view(ensemble: TreeEnsemble, names: tuple[str, ...]) -> ModelView:
+def _view_of(model: ImportedModel, names: tuple[str, ...]) -> ModelView:
+    ensemble = model.ensemble
     features = ensemble.feature_names
     of_model = {ensemble.own_name(name): name for name in names}
     if set(features) & set(of_model):
@@ -232,7 +230,7 @@ def _ensemble_view(ensemble: TreeEnsemble, names: tuple[str, ...]) -> ModelView:
     categories = {features[f]: ensemble.categories.get(f) for f in sets}
     reads = tuple(name for name in names if name in set(features))
     stored = {features[f]: names for f, names in ensemble.stored_names.items()}
-    return ModelView(reads, "the model does not read it", None, categories, stored)
+    return ModelView(reads, "the model does not read it", None, categories, stored, model.fills)
 
 
 def read_wishes(kinds: Mapping[str, Iterable[str]], overrides: Mapping[str, Any]) -> dict[str, Wish]:

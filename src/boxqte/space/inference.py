@@ -105,8 +105,8 @@ def infer_attributes(
         A fitted scikit-learn ColumnTransformer, OneHotEncoder or OrdinalEncoder between the table and the model. The
         table holds the values before encoding, and so does the space; each attribute knows its model columns and codes.
     model
-        The model, live or as a path. Its pipeline's encoder is used, columns that it does not read are left out, and
-        what it treats as a category is categorical.
+        The model, live or as a path. Columns that it does not read are left out, and what it treats as a category is
+        categorical.
     mass
         "uniform", or "data": each attribute's own frequencies in the table, as exact counts (see
         `boxqte.space.frequencies.with_data_mass` for the bins of numeric attributes).

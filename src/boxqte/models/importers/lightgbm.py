@@ -64,6 +64,7 @@ CATEGORICAL_BIT, DEFAULT_LEFT_BIT, MISSING_SHIFT = 1, 2, 2
 MISSING_RULES = (Missing.AS_ZERO, Missing.WITH_ZERO, Missing.DEFAULT)  # LightGBM's None, Zero, NaN
 
 # int() and float() take more than LightGBM does: underscores, other scripts' digits, "infinity".
+LARGEST_F64 = float(np.finfo(np.float64).max)
 INTEGER = re.compile(r"-?[0-9]{1,10}")
 REAL = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]{1,5})?")
 
@@ -283,7 +284,8 @@ def _add_tree(
         return 1
     feature = _integers(_field(fields, "split_feature", where), f"{where}split_feature", splits)
     within(feature, f"{where}split_feature", 0, columns - 1)
-    threshold = _reals(_field(fields, "threshold", where), f"{where}threshold", splits)
+    # Infinity parts what is missing from what is not; no domain holds an infinite value.
+    threshold = _reals(_field(fields, "threshold", where), f"{where}threshold", splits, infinity=LARGEST_F64)
     decision = _integers(_field(fields, "decision_type", where), f"{where}decision_type", splits)
     within(decision, f"{where}decision_type", 0, 11)  # bits: categorical, default left, missing type 0..2
     categorical = (decision & CATEGORICAL_BIT).astype(bool)
@@ -512,10 +514,11 @@ def _integers(text: str, where: str, count: int | None) -> npt.NDArray[np.int64]
     return np.array([int(word) for word in words], np.int64)
 
 
-def _reals(text: str, where: str, count: int) -> FloatArray:
-    """Blank-separated finite float64 numbers."""
+def _reals(text: str, where: str, count: int, infinity: float = np.nan) -> FloatArray:
+    """Blank-separated finite float64 numbers; `infinity` is what an infinite one is read as, if it may be there."""
     words = _split(text, where, count)
-    values = np.array([float(word) if REAL.fullmatch(word) else np.nan for word in words], np.float64)
+    read = [infinity if word == "inf" else float(word) if REAL.fullmatch(word) else np.nan for word in words]
+    values = np.array(read, np.float64)
     if not np.isfinite(values).all():
         at = int(np.flatnonzero(~np.isfinite(values))[0])
         raise ModelError(f"{where}[{at}]: expected a finite number, found {shown(words[at])}")

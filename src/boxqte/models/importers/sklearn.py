@@ -433,4 +433,4 @@ READERS: dict[str, Callable[[Any, str], ImportedModel]] = {
     "FrozenEstimator": read_frozen,
     **WRAPPERS,
 }
-IMBALANCED = {"BalancedRandomForestClassifier": _read_forest, **IMBALANCED_WRAPPERS}
+IMBALANCED = {"BalancedRandomForestClassifier": _read_forest, "Pipeline": read_pipeline, **IMBALANCED_WRAPPERS}

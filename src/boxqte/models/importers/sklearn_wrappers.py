@@ -66,16 +66,6 @@ def read_search(model: Any, where: str) -> ImportedModel:
     return replace(_member(model.best_estimator_, f"{where}.best_estimator_"), source=where)
 
 
-def read_resampling_pipeline(pipeline: Any, where: str) -> ImportedModel:
-    """imbalanced-learn's pipeline: samplers change what is fitted, and `predict` skips them."""
-    from sklearn.pipeline import Pipeline
-
-    steps = [(name, step) for name, step in pipeline.steps if not hasattr(step, "fit_resample")]
-    if not steps:
-        raise ModelError(f"{where}: has no model behind its samplers")
-    return replace(load_model(Pipeline(steps)), source=where)
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # Means
 
@@ -136,7 +126,7 @@ def read_mean_regressor(model: Any, where: str) -> ImportedModel:
     for i, (member, weight) in enumerate(zip(members, weights)):
         here = f"{where}.estimators_[{i}]"
         features = _columns(model, i, len(names), where) if bagged else np.arange(len(names))
-        inner = _without_encoder(_member(member, here), here).ensemble
+        inner = _without_encoder(_member(member, here), member, here).ensemble
         if inner.link != "identity":
             raise ModelError(
                 f"{here}: predicts {inner.link} of a sum of trees, and a mean of these is none; {TEST_INSTEAD}"
@@ -343,7 +333,7 @@ def _kind(model: Any) -> str:
 
 def _forest(estimator: Any, where: str, n_members: int) -> TreeEnsemble:
     """A member whose probabilities are a mean of trees."""
-    inner = _without_encoder(_probabilities(estimator, where), where).ensemble
+    inner = _without_encoder(_probabilities(estimator, where), estimator, where).ensemble
     if inner.link != "mean":
         raise ModelError(
             f"{where}: the probabilities of {_kind(estimator)} are no mean of trees, so the mean of {n_members} models "
@@ -363,7 +353,7 @@ def _only(
     old = inner.ensemble
     by_name = list(names) == list(old.feature_names) and np.array_equal(features, np.arange(len(names)))
     if not by_name:
-        inner = _without_encoder(inner, where)
+        inner = _without_encoder(inner, estimator, where)
         _checked(features, old, where)
         old = replace(
             old,
@@ -373,8 +363,8 @@ def _only(
             known_codes={int(features[f]): codes for f, codes in old.known_codes.items()},
         )
     ensemble = replace(old, tie="negative", decides_on="margin" if old.link == "mean" else "probability")
-    # Behind an encoder rows are not the user's, and only the member predicts them.
-    own = inner.native if inner.encoded is not None else native(model, classes, ensemble.categories)
+    # A table of categories is the member's own to write.
+    own = inner.native if _encodes(inner, estimator) else native(model, classes, ensemble.categories)
     return replace(inner, ensemble=ensemble, source=source, native=own)
 
 
@@ -385,8 +375,15 @@ def _relabelled(inner: ImportedModel, classes: tuple[Any, ...]) -> ImportedModel
     return replace(inner, ensemble=replace(inner.ensemble, classes=classes))
 
 
-def _without_encoder(inner: ImportedModel, where: str) -> ImportedModel:
-    if inner.encoded is not None:
+def _encodes(inner: ImportedModel, estimator: Any) -> bool:
+    """Whether a member is a pipeline that takes categories; one that takes numbers is a model of the same columns."""
+    while hasattr(estimator, "best_estimator_"):
+        estimator = estimator.best_estimator_
+    return type(estimator).__name__ == "Pipeline" and bool(inner.ensemble.categories)
+
+
+def _without_encoder(inner: ImportedModel, estimator: Any, where: str) -> ImportedModel:
+    if _encodes(inner, estimator):
         raise ModelError(f"{where}: encodes columns by itself; put the encoder before the whole, in one Pipeline")
     return inner
 
@@ -451,5 +448,4 @@ IMBALANCED_WRAPPERS: dict[str, Reader] = {
     "BalancedBaggingClassifier": read_bagging,
     "EasyEnsembleClassifier": read_bagging,
     "RUSBoostClassifier": read_adaboost,
-    "Pipeline": read_resampling_pipeline,
 }
