@@ -64,11 +64,8 @@ class Question:
         decides = model.is_binary and model.predicts_classes
         if any(_number(e, "epsilon") for e in epsilon) or not decides or not {*sensitive} <= {*space.names}:
             raise Rejected("is no question for a certificate: epsilon is 0, and the model has two classes")
-        columns = {
-            model.own_name(column): (a, j)
-            for a, attribute in enumerate(space)
-            for j, column in enumerate(attribute.columns)
-        }
+        own = model.own_name
+        columns = {own(name): (a, j) for a, attribute in enumerate(space) for j, name in enumerate(attribute.columns)}
         named = {*model.feature_names} == {*columns}
         if not named and (len(columns) != model.n_features or {*model.feature_names} & {*columns}):
             raise Rejected("the model's columns are not those of the space")
@@ -98,7 +95,7 @@ class Question:
         kappa = _number(self.asked["kappa"], "kappa")
         if kappa > HALF:
             if model.link == "identity":
-                raise Rejected("is no question for a certificate: the model has no probabilities, so kappa is 1/2")
+                raise Rejected("asks for a kappa above 1/2, but the model has no probabilities")
             level = _level(kappa, unit / model.factor, model.link == "mean")
             self.conf_pos, self.conf_neg = level + 1, -level - 1
         largest = max(map(abs, self.leaves)) * model.n_trees + abs(self.constant) + abs(self.conf_pos)
@@ -119,11 +116,8 @@ class Question:
     def _finite(self, attribute: Attribute) -> list[tuple[Any, Any, Fraction]]:
         feature = self.owner.index((len(self.axes), 0))
         codes, known = attribute.codes, self.model.categories.get(feature)
-        stored = self.model.stored_names.get(feature)
-        if codes is None and stored is not None and all(isinstance(value, str) for value in attribute.values):
-            known = stored.among(attribute.values)
-            if known is None:
-                raise Rejected(f"the model's categories are not the values of '{attribute.name}'")
+        if feature in self.model.stored_names:
+            known = self.model.stored_names[feature].among(attribute.values)
         if codes is None and known is not None:
             texts = [str(value) for value in known]
             place = [known.index(v) if v in known else texts.index(str(v)) for v in attribute.values]
