@@ -115,9 +115,8 @@ class Question:
 
     def _finite(self, attribute: Attribute) -> list[tuple[Any, Any, Fraction]]:
         feature = self.owner.index((len(self.axes), 0))
-        codes, known = attribute.codes, self.model.categories.get(feature)
-        if feature in self.model.stored_names:
-            known = self.model.stored_names[feature].among(attribute.values)
+        codes, stored = attribute.codes, self.model.stored_names.get(feature)
+        known = stored.among(attribute.values) if stored else self.model.categories.get(feature)
         if codes is None and known is not None:
             texts = [str(value) for value in known]
             place = [known.index(v) if v in known else texts.index(str(v)) for v in attribute.values]
