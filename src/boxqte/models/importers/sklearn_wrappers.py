@@ -37,6 +37,7 @@ FORESTS = (
     "BalancedRandomForestClassifier",
 )  # fmt: skip
 SINGLE_TREES = FORESTS[:2]
+MAX_WRAPPERS = 20
 OWN_THRESHOLD = ("FixedThresholdClassifier", "TunedThresholdClassifierCV")
 
 
@@ -266,9 +267,8 @@ def read_adaboost(model: Any, where: str) -> ImportedModel:
 
 def _tree_votes(member: Any, where: str, n_classes: int) -> tuple[TreeEnsemble, npt.NDArray[np.int64]]:
     """A single tree, and per node the class that its `predict` says there: the first of its largest fractions."""
-    inner = _member(member, where).ensemble
-    while hasattr(member, "best_estimator_"):
-        member = member.best_estimator_
+    inner = _without_encoder(_member(member, where), where).ensemble
+    member = _innermost(member)
     if type(member).__name__ not in SINGLE_TREES:
         raise ModelError(
             f"{where}: a {type(member).__name__} votes as a whole, which is no sum of trees; accepted are single trees; "
@@ -276,7 +276,7 @@ def _tree_votes(member: Any, where: str, n_classes: int) -> tuple[TreeEnsemble, 
         )
     if len(inner.classes) != n_classes:
         raise ModelError(f"{where}.classes_: has {len(inner.classes)} classes, expected {n_classes}")
-    return inner, np.asarray(member.tree_.value)[:, 0, :].argmax(axis=1)
+    return inner, np.asarray(member.tree_.value)[:, 0, :].argmax(axis=1)[inner.node_id]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -332,9 +332,14 @@ def _probabilities(estimator: Any, where: str) -> ImportedModel:
 
 def _innermost(model: Any) -> Any:
     """The model inside searches and pipelines."""
-    while hasattr(model, "best_estimator_") or type(model).__name__ == "Pipeline":
-        model = model.best_estimator_ if hasattr(model, "best_estimator_") else model.steps[-1][1]
-    return model
+    for _ in range(MAX_WRAPPERS):
+        if hasattr(model, "best_estimator_"):
+            model = model.best_estimator_
+        elif type(model).__name__ == "Pipeline":
+            model = model.steps[-1][1]
+        else:
+            return model
+    raise ModelError(f"{type(model).__name__}: has more than {MAX_WRAPPERS} models inside each other")
 
 
 def _kind(model: Any) -> str:
@@ -372,7 +377,12 @@ def _only(
             categories={int(features[f]): values for f, values in old.categories.items()},
             known_codes={int(features[f]): codes for f, codes in old.known_codes.items()},
         )
-    ensemble = replace(old, tie="negative", decides_on="margin" if old.link == "mean" else "probability")
+    ensemble = replace(
+        old,
+        tie="negative",
+        decides_on="margin" if old.link == "mean" else "probability",
+        further_rounding=old.further_rounding + 4 * U,  # a weight, and the division by it
+    )
     # Behind an encoder rows are not the user's, and only the member predicts them.
     own = inner.native if inner.encoded is not None else native(model, classes, ensemble.categories)
     return replace(inner, ensemble=ensemble, source=source, native=own)
