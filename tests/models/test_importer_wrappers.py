@@ -56,6 +56,7 @@ from xgboost import XGBClassifier
 from boxqte import Attribute, Fairness, Space, quantify
 from boxqte.errors import ModelError
 from boxqte.models.importers import load_model
+from tests.conformance.mutations import mutate_bytes, outcomes
 from tests.conformance.suite import assert_conforms, boundary_rows
 
 N = 160
@@ -345,6 +346,12 @@ def test_what_is_not_fitted_or_damaged_is_refused() -> None:
         ),
         (fitted("AdaBoost", 2), "algorithm", "SAMME.R", "accepted is algorithm='SAMME'"),
     ]
+    renamed = pickle.loads(pickle.dumps(fitted("AdaBoost", 2)))
+    renamed.estimators_[1].classes_ = np.array(["no", "yes"])  # whose vote for yes counts for nobody
+    with pytest.raises(
+        ModelError, match=r"estimators_\[1\].classes_: expected \['no', 'perhaps'\], found \['no', 'yes'\]"
+    ):
+        load_model(renamed)
     for model, field, value, message in damaged:
         copy = pickle.loads(pickle.dumps(model))
         setattr(copy, field, value)
@@ -370,11 +377,47 @@ def test_a_model_inside_itself_is_refused_at_once(kind: str) -> None:
         assert len(str(caught.value).splitlines()) == 1
 
 
+def test_damaged_files_are_refused_or_sound(tmp_path: Path) -> None:
+    for seed in range(90):
+        rng = np.random.default_rng(seed)
+        model = fitted(FILES[seed % len(FILES)], 2)
+        data = pickle.dumps(model) if seed % 3 else skops.io.dumps(model)
+        (tmp_path / f"{seed:03}.{'pkl' if seed % 3 else 'skops'}").write_bytes(mutate_bytes(data, rng))
+    assert 30 < outcomes(tmp_path).count("refused") <= 90
+
+
+@pytest.mark.slow
+def test_500_damaged_pickles_are_refused_or_sound(tmp_path: Path) -> None:
+    for seed in range(500):
+        data = pickle.dumps(fitted(FILES[seed % len(FILES)], 2))
+        (tmp_path / f"{seed:03}.pkl").write_bytes(mutate_bytes(data, np.random.default_rng(1000 + seed)))
+    assert 200 < outcomes(tmp_path).count("refused") < 500
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # The answer, from the model's own predict on every input
 
 
 SPACE = Space([Attribute.integer("a", 0, 5), Attribute.integer("b", 0, 4), Attribute.categorical("s", [0, 1, 2])])
+
+
+def test_the_measure_of_three_classes_counts_weights_too() -> None:
+    rng = np.random.default_rng(1)
+    X = np.column_stack([rng.integers(0, 6, N), rng.integers(0, 5, N), rng.integers(0, 3, N)])
+    y = np.digitize(X[:, 0] + X[:, 1] * (X[:, 2] > 0) + rng.normal(size=N), [3, 6])
+    voting = next(case for case in CASES if case.kind == "Voting, soft, weighted").make()
+    model = voting.fit(pd.DataFrame(X, columns=["a", "b", "s"]), y)
+    inputs = list(product(range(6), range(5), range(3)))
+    frame = pd.DataFrame(inputs, columns=["a", "b", "s"])
+    label = dict(zip(inputs, model.predict(frame).tolist()))
+    top = dict(zip(inputs, model.predict_proba(frame).max(axis=1).tolist()))
+    confident = [x for x in inputs if top[x] > 0.6]
+    unfair = [x for x in confident if any(label[*x[:2], s] != label[x] for s in range(3) if s != x[2])]
+    assert 0 < len(unfair) < len(confident) < len(inputs)
+    for engine in ("box", "exhaustive"):
+        result = quantify(model, SPACE, Fairness(["s"], kappa="0.6"), engine=engine)
+        assert result.lower <= 1 - Fraction(len(unfair), len(confident)) <= result.upper
+        assert result.upper - result.lower < 1e-11
 
 
 @pytest.mark.parametrize("kappa", ["0.5", "0.6"])

@@ -108,8 +108,11 @@ def read_voting(model: Any, where: str) -> ImportedModel:
     members = fitted(model, "estimators_", where)
     classes, names = classes_of(model, where), feature_names(model, where)
     hard = model.voting == "hard"
+    numbers_of_classes = tuple(range(len(classes)))  # what members are fitted on, and vote for
     if len(members) == 1 and hard:  # its own predict decides
-        inner = _member(members[0], f"{where}.estimators_[0]")
+        here = f"{where}.estimators_[0]"
+        inner = _member(members[0], here)
+        _check_labels(inner.ensemble, numbers_of_classes, here)
         return replace(_relabelled(inner, classes), source=where)
     every = np.arange(len(names))
     if len(members) == 1:
@@ -118,7 +121,7 @@ def read_voting(model: Any, where: str) -> ImportedModel:
     for i, (member, weight) in enumerate(zip(members, _weights(model, len(members), where))):
         here = f"{where}.estimators_[{i}]"
         if hard:
-            ensemble, said = _tree_votes(member, here, len(classes))
+            ensemble, said = _tree_votes(member, here, numbers_of_classes)
             value = np.eye(len(classes))[said]
         else:
             ensemble = _forest(member, here, len(members))
@@ -247,7 +250,7 @@ def read_adaboost(model: Any, where: str) -> ImportedModel:
     builder = EnsembleBuilder()
     for i, (member, weight) in enumerate(zip(members, weights.tolist())):
         here = f"{where}.estimators_[{i}]"
-        ensemble, said = _tree_votes(member, here, n)
+        ensemble, said = _tree_votes(member, here, classes)
         votes = np.where(np.eye(n)[said] == 1, weight, -1 / (n - 1) * weight)
         every = _checked(np.arange(len(names)), ensemble, here)
         _add(builder, ensemble, votes[:, 1:] if n == 2 else votes, every)
@@ -265,7 +268,7 @@ def read_adaboost(model: Any, where: str) -> ImportedModel:
     return ImportedModel(ensemble, where, native(model, classes))
 
 
-def _tree_votes(member: Any, where: str, n_classes: int) -> tuple[TreeEnsemble, npt.NDArray[np.int64]]:
+def _tree_votes(member: Any, where: str, labels: tuple[Any, ...]) -> tuple[TreeEnsemble, npt.NDArray[np.int64]]:
     """A single tree, and per node the class that its `predict` says there: the first of its largest fractions."""
     inner = _without_encoder(_member(member, where), where).ensemble
     member = _innermost(member)
@@ -274,9 +277,14 @@ def _tree_votes(member: Any, where: str, n_classes: int) -> tuple[TreeEnsemble, 
             f"{where}: a {type(member).__name__} votes as a whole, which is no sum of trees; accepted are single trees; "
             f"{TEST_INSTEAD}"
         )
-    if len(inner.classes) != n_classes:
-        raise ModelError(f"{where}.classes_: has {len(inner.classes)} classes, expected {n_classes}")
+    _check_labels(inner, labels, where)
     return inner, np.asarray(member.tree_.value)[:, 0, :].argmax(axis=1)[inner.node_id]
+
+
+def _check_labels(ensemble: TreeEnsemble, labels: tuple[Any, ...], where: str) -> None:
+    """Votes count by their label."""
+    if ensemble.classes != labels:
+        raise ModelError(f"{where}.classes_: expected {shown(list(labels))}, found {shown(list(ensemble.classes))}")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
