@@ -25,6 +25,7 @@ from imblearn.ensemble import (
 from imblearn.pipeline import Pipeline as ResamplingPipeline
 from imblearn.under_sampling import RandomUnderSampler
 from lightgbm import LGBMClassifier
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import (
     AdaBoostClassifier,
@@ -147,6 +148,9 @@ CASES = (
     Case("Voting with a threshold inside", lambda: VotingClassifier(
         [("a", FixedThresholdClassifier(tree(), threshold=0.2)), ("b", tree())], voting="soft"), "refused",
          "FixedThresholdClassifier", (2,)),
+    Case("Voting with a calibrated model inside", lambda: VotingClassifier(
+        [("a", CalibratedClassifierCV(tree(), cv=2)), ("b", tree())], voting="soft"), "refused",
+         r"estimators_\[0\]: .*CalibratedClassifierCV"),
     Case("AdaBoost", lambda: AdaBoostClassifier(n_estimators=8, random_state=0)),
     Case("AdaBoost of deeper trees", lambda: AdaBoostClassifier(tree(2), n_estimators=5, random_state=0)),
     Case("AdaBoost of forests", lambda: AdaBoostClassifier(forest(), n_estimators=2, random_state=0), "refused",

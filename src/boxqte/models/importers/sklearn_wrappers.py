@@ -39,6 +39,7 @@ FORESTS = (
 SINGLE_TREES = FORESTS[:2]
 MAX_WRAPPERS = 20
 OWN_THRESHOLD = ("FixedThresholdClassifier", "TunedThresholdClassifierCV")
+CALIBRATED = ("CalibratedClassifierCV",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,18 +334,22 @@ def _probabilities(estimator: Any, where: str) -> ImportedModel:
     inner, kind = _member(estimator, where), _kind(estimator)
     if kind in OWN_THRESHOLD:
         raise ModelError(f"{where}: the threshold of a {kind} does not count here; give its classifier itself")
+    if kind in CALIBRATED:
+        raise ModelError(f"{where}: the probabilities of {kind} are no mean of trees; {TEST_INSTEAD}")
     if not inner.ensemble.predicts_classes:
         raise ModelError(f"{where}: predicts a number, not a class")
     return inner
 
 
 def _innermost(model: Any) -> Any:
-    """The model inside searches and pipelines."""
+    """The model inside searches, pipelines and frozen estimators."""
     for _ in range(MAX_WRAPPERS):
         if hasattr(model, "best_estimator_"):
             model = model.best_estimator_
         elif type(model).__name__ == "Pipeline":
             model = model.steps[-1][1]
+        elif type(model).__name__ == "FrozenEstimator":
+            model = model.estimator
         else:
             return model
     raise ModelError(f"{type(model).__name__}: has more than {MAX_WRAPPERS} models inside each other")
