@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import json
 import pickle
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from fractions import Fraction
@@ -40,7 +38,7 @@ from xgboost import XGBClassifier
 from boxqte.errors import ModelError
 from boxqte.models.ensemble import Test
 from boxqte.models.importers import load_model
-from tests.conformance.mutations import mutate_bytes, mutate_document
+from tests.conformance.mutations import mutate_bytes, mutate_document, outcomes
 from tests.conformance.pipelines import leaves_of_hist
 from tests.conformance.suite import assert_conforms, boundary_rows
 
@@ -565,25 +563,6 @@ def test_arrays_of_every_kind_can_be_unpickled(tmp_path: Path, dtype: str) -> No
         path.write_bytes(pickle.dumps([content]))
         with pytest.raises(ModelError, match=r"builtins.list is not read"):
             load_model(path, allow_pickle=True)
-
-
-def outcomes(folder: Path) -> list[str]:
-    """What became of each file; a crash or a hang of the loading process fails here."""
-    run = subprocess.run(
-        [sys.executable, "-m", "tests.load_mutants", str(folder)],
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    lines = [json.loads(line) for line in run.stdout.splitlines()]
-    names = sorted(path.name for path in folder.iterdir())
-    assert run.returncode == 0, f"died at {names[len(lines)]}: {run.stderr[-500:]}"
-    assert [line["file"] for line in lines] == names
-    wrong = [line for line in lines if line["outcome"] not in ("refused", "sound")]
-    assert not wrong, wrong[:3]
-    return [line["outcome"] for line in lines]
 
 
 def test_500_damaged_pickles_are_refused_or_sound(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from imblearn.ensemble import (
 from imblearn.pipeline import Pipeline as ResamplingPipeline
 from imblearn.under_sampling import RandomUnderSampler
 from lightgbm import LGBMClassifier
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import (
     AdaBoostClassifier,
@@ -56,6 +57,7 @@ from xgboost import XGBClassifier
 from boxqte import Attribute, Fairness, Space, quantify
 from boxqte.errors import ModelError
 from boxqte.models.importers import load_model
+from tests.conformance.mutations import mutate_bytes, outcomes
 from tests.conformance.suite import assert_conforms, boundary_rows
 
 N = 160
@@ -146,6 +148,9 @@ CASES = (
     Case("Voting with a threshold inside", lambda: VotingClassifier(
         [("a", FixedThresholdClassifier(tree(), threshold=0.2)), ("b", tree())], voting="soft"), "refused",
          "FixedThresholdClassifier", (2,)),
+    Case("Voting with a calibrated model inside", lambda: VotingClassifier(
+        [("a", CalibratedClassifierCV(tree(), cv=2)), ("b", tree())], voting="soft"), "refused",
+         r"estimators_\[0\]: .*CalibratedClassifierCV"),
     Case("AdaBoost", lambda: AdaBoostClassifier(n_estimators=8, random_state=0)),
     Case("AdaBoost of deeper trees", lambda: AdaBoostClassifier(tree(2), n_estimators=5, random_state=0)),
     Case("AdaBoost of forests", lambda: AdaBoostClassifier(forest(), n_estimators=2, random_state=0), "refused",
@@ -249,7 +254,11 @@ def test_a_pickle_and_a_skops_file_are_the_live_model(kind: str, tmp_path: Path)
     assert load_model(pickled, allow_pickle=True).ensemble.fingerprint() == expected
     skopsed = tmp_path / "model.skops"
     skops.io.dump(model, skopsed)
-    assert load_model(skopsed, allow_pickle=True).ensemble.fingerprint() == expected
+    untrusted = kind.startswith("Balanced")  # imbalanced-learn is not among the libraries that skops trusts
+    if untrusted:
+        with pytest.raises(ModelError, match=r"holds type 'imblearn.*, which skops does not trust"):
+            load_model(skopsed)
+    assert load_model(skopsed, allow_pickle=untrusted).ensemble.fingerprint() == expected
 
 
 def test_members_that_know_one_class_only_are_among_those_that_are_compared() -> None:
@@ -305,8 +314,13 @@ def test_a_search_over_a_pipeline_is_read_with_its_encoder() -> None:
     assert imported.source == "GridSearchCV"
     assert imported.encoded is not None
     assert {column.name for column in imported.encoded} == {"age", "sex"}
-    with pytest.raises(ModelError, match="encodes columns by itself; put the encoder before the whole"):
-        load_model(VotingClassifier([("a", search), ("b", search)], voting="soft").fit(frame, y))
+    encoded_tree = make_pipeline(encoder, tree())
+    for members, voting in (
+        ([("a", search), ("b", search)], "soft"),
+        ([("a", encoded_tree), ("b", encoded_tree)], "hard"),
+    ):
+        with pytest.raises(ModelError, match="encodes columns by itself; put the encoder before the whole"):
+            load_model(VotingClassifier(members, voting=voting).fit(frame, y))
 
 
 def test_names_are_those_of_the_whole_and_other_libraries_may_be_inside() -> None:
@@ -336,6 +350,12 @@ def test_what_is_not_fitted_or_damaged_is_refused() -> None:
         ),
         (fitted("AdaBoost", 2), "algorithm", "SAMME.R", "accepted is algorithm='SAMME'"),
     ]
+    renamed = pickle.loads(pickle.dumps(fitted("AdaBoost", 2)))
+    renamed.estimators_[1].classes_ = np.array(["no", "yes"])  # whose vote for yes counts for nobody
+    with pytest.raises(
+        ModelError, match=r"estimators_\[1\].classes_: expected \['no', 'perhaps'\], found \['no', 'yes'\]"
+    ):
+        load_model(renamed)
     for model, field, value, message in damaged:
         copy = pickle.loads(pickle.dumps(model))
         setattr(copy, field, value)
@@ -346,11 +366,62 @@ def test_what_is_not_fitted_or_damaged_is_refused() -> None:
         load_model(AdaBoostRegressor())
 
 
+@pytest.mark.parametrize("kind", ["GridSearchCV", "imbalanced-learn's Pipeline"])
+def test_a_model_inside_itself_is_refused_at_once(kind: str) -> None:
+    inner = pickle.loads(pickle.dumps(fitted(kind, 2)))
+    if kind == "GridSearchCV":
+        inner.best_estimator_ = inner
+    else:
+        inner.steps[-1] = ("model", inner)
+    bagged = pickle.loads(pickle.dumps(fitted("Bagging of trees", 2)))
+    bagged.estimators_ = [inner, inner]
+    for model in (inner, bagged):
+        with pytest.raises(ModelError) as caught:
+            load_model(model)
+        assert len(str(caught.value).splitlines()) == 1
+
+
+def test_damaged_files_are_refused_or_sound(tmp_path: Path) -> None:
+    for seed in range(90):
+        rng = np.random.default_rng(seed)
+        model = fitted(FILES[seed % len(FILES)], 2)
+        data = pickle.dumps(model) if seed % 3 else skops.io.dumps(model)
+        (tmp_path / f"{seed:03}.{'pkl' if seed % 3 else 'skops'}").write_bytes(mutate_bytes(data, rng))
+    assert 30 < outcomes(tmp_path).count("refused") <= 90
+
+
+@pytest.mark.slow
+def test_500_damaged_pickles_are_refused_or_sound(tmp_path: Path) -> None:
+    for seed in range(500):
+        data = pickle.dumps(fitted(FILES[seed % len(FILES)], 2))
+        (tmp_path / f"{seed:03}.pkl").write_bytes(mutate_bytes(data, np.random.default_rng(1000 + seed)))
+    assert 200 < outcomes(tmp_path).count("refused") < 500
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # The answer, from the model's own predict on every input
 
 
 SPACE = Space([Attribute.integer("a", 0, 5), Attribute.integer("b", 0, 4), Attribute.categorical("s", [0, 1, 2])])
+
+
+def test_the_measure_of_three_classes_counts_weights_too() -> None:
+    rng = np.random.default_rng(1)
+    X = np.column_stack([rng.integers(0, 6, N), rng.integers(0, 5, N), rng.integers(0, 3, N)])
+    y = np.digitize(X[:, 0] + X[:, 1] * (X[:, 2] > 0) + rng.normal(size=N), [3, 6])
+    voting = next(case for case in CASES if case.kind == "Voting, soft, weighted").make()
+    model = voting.fit(pd.DataFrame(X, columns=["a", "b", "s"]), y)
+    inputs = list(product(range(6), range(5), range(3)))
+    frame = pd.DataFrame(inputs, columns=["a", "b", "s"])
+    label = dict(zip(inputs, model.predict(frame).tolist()))
+    top = dict(zip(inputs, model.predict_proba(frame).max(axis=1).tolist()))
+    confident = [x for x in inputs if top[x] > 0.6]
+    unfair = [x for x in confident if any(label[*x[:2], s] != label[x] for s in range(3) if s != x[2])]
+    assert 0 < len(unfair) < len(confident) < len(inputs)
+    for engine in ("box", "exhaustive"):
+        result = quantify(model, SPACE, Fairness(["s"], kappa="0.6"), engine=engine)
+        assert result.lower <= 1 - Fraction(len(unfair), len(confident)) <= result.upper
+        assert result.upper - result.lower < 1e-11
 
 
 @pytest.mark.parametrize("kappa", ["0.5", "0.6"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import pickle
 from collections.abc import Callable, Iterator
@@ -40,6 +41,7 @@ from boxqte.cli.main import main
 from boxqte.errors import ModelError, PropertyError
 from boxqte.models.importers import ImportedModel, load_model
 from boxqte.models.scores import with_value_threshold
+from tests.conformance.mutations import mutate_bytes, mutate_document, refused_or_sound
 from tests.conformance.suite import assert_conforms, beyond_rounding, boundary_rows
 
 N = 160
@@ -246,6 +248,26 @@ def test_a_file_is_the_live_model(kind: str, file: str, tmp_path: Path) -> None:
     assert read.ensemble.exact_margin(X) == live.ensemble.exact_margin(X)
     tolerance = 1e-15 if "catboost" in file else 0  # which changes leaf values in the last digit when it reads its JSON
     np.testing.assert_allclose(read.values(X), live.values(X), rtol=tolerance, atol=0)
+
+
+@pytest.mark.parametrize(("kind", "file"), [
+    ("XGBRegressor reg:gamma", "json"), ("LGBMRegressor tweedie", "txt"), ("CatBoostRegressor Poisson", "catboost.json"),
+])  # fmt: skip
+def test_damaged_files_are_refused_or_sound(kind: str, file: str, tmp_path: Path) -> None:
+    path = tmp_path / f"model.{file}"
+    FILES[file](fitted(kind), path)
+    whole = path.read_bytes()
+    found = []
+    for seed in range(80):
+        rng = np.random.default_rng(seed)
+        what = "bytes"
+        if seed % 2 or file == "txt":
+            path.write_bytes(mutate_bytes(whole, rng))
+        else:
+            broken, what = mutate_document(json.loads(whole), rng)
+            path.write_text(json.dumps(broken))
+        found.append(refused_or_sound(lambda: load_model(path), f"seed {seed}: {what}"))
+    assert "refused" in found
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -141,6 +141,7 @@ def test_damaged_names_are_no_names() -> None:
         StoredNames((0, 0, 3), b"\xe6\x97\xa5"),
     ):
         assert stored.among(["x", "y"]) is None
+        assert stored.among([0, 1]) is None
 
 
 # ---------------------------------------------------------------------------------------------------------------------

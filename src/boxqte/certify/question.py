@@ -68,15 +68,12 @@ class Question:
         decides = model.is_binary and model.predicts_classes
         if any(_number(e, "epsilon") for e in epsilon) or not decides or not {*sensitive} <= {*space.names}:
             raise Rejected("is no question for a certificate: epsilon is 0, and the model has two classes")
-        columns = {
-            model.own_name(column): (a, j)
-            for a, attribute in enumerate(space)
-            for j, column in enumerate(attribute.columns)
-        }
+        own = model.own_name
+        columns = {own(name): (a, j) for a, attribute in enumerate(space) for j, name in enumerate(attribute.columns)}
         rule = model.decision
         if rule is not None and rule.attribute is not None and len(columns) > model.n_features:
             for column in space[rule.attribute].columns:  # an attribute that the model itself does not take
-                del columns[model.own_name(column)]
+                del columns[own(column)]
         named = {*model.feature_names} == {*columns}
         if not named and (len(columns) != model.n_features or {*model.feature_names} & {*columns}):
             raise Rejected("the model's columns are not those of the space")
@@ -116,7 +113,7 @@ class Question:
             self._decide(rule, kappa, unit, base)
         elif kappa > HALF:
             if model.link == "identity":
-                raise Rejected("is no question for a certificate: the model has no probabilities, so kappa is 1/2")
+                raise Rejected("asks for a kappa above 1/2, but the model has no probabilities")
             level = _level(kappa, unit / model.factor, model.link == "mean")
             self.conf_pos, self.conf_neg = level + 1, -level - 1
         largest = max(map(abs, self.leaves)) * model.n_trees + abs(self.constant) + abs(self.conf_pos)
@@ -171,17 +168,13 @@ class Question:
         return sum(1 << i for i, yes in enumerate(left) if yes)
 
     def _finite(self, attribute: Attribute) -> list[tuple[Any, Any, Fraction]]:
-        at = (len(self.axes), 0)
-        feature = self.owner.index(at) if at in self.owner else None
-        codes, known, stored = attribute.codes, None, None
-        if feature is None:
+        at, codes, known = (len(self.axes), 0), attribute.codes, None
+        if at not in self.owner:
             codes = tuple((0.0,) for _ in attribute.values)
         else:
-            known, stored = self.model.categories.get(feature), self.model.stored_names.get(feature)
-        if codes is None and stored is not None and all(isinstance(value, str) for value in attribute.values):
-            known = stored.among(attribute.values)
-            if known is None:
-                raise Rejected(f"the model's categories are not the values of '{attribute.name}'")
+            feature = self.owner.index(at)
+            stored = self.model.stored_names.get(feature)
+            known = stored.among(attribute.values) if stored else self.model.categories.get(feature)
         if codes is None and known is not None:
             texts = [str(value) for value in known]
             place = [known.index(v) if v in known else texts.index(str(v)) for v in attribute.values]

@@ -11,6 +11,7 @@ import codecs
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,14 @@ class StoredNames:
                 return True
         return False
 
-    def among(self, values: Sequence[str]) -> tuple[str, ...] | None:
+    def among(self, values: Sequence[Any]) -> tuple[str, ...] | None:
         """The names, if only one way to read the file fits a column that holds these distinct values; else None.
 
-        Whole names are known from the file. Those that are cut have to be the values that are left, one each.
+        Whole names are known from the file. Those that are cut have to be the values that are left, one each. Numbers are
+        no names.
         """
+        if not all(isinstance(value, str) for value in values):
+            return None
         found = [names for names in (self._as_bytes(), *self._as_characters(values)) if names is not None]
         fitting = {names for names in found if set(values) <= set(names)}
         return fitting.pop() if len(fitting) == 1 else None

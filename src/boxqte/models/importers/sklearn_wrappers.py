@@ -37,7 +37,9 @@ FORESTS = (
     "BalancedRandomForestClassifier",
 )  # fmt: skip
 SINGLE_TREES = FORESTS[:2]
+MAX_WRAPPERS = 20
 OWN_THRESHOLD = ("FixedThresholdClassifier", "TunedThresholdClassifierCV")
+CALIBRATED = ("CalibratedClassifierCV",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,8 +99,11 @@ def read_voting(model: Any, where: str) -> ImportedModel:
     members = fitted(model, "estimators_", where)
     classes, names = classes_of(model, where), feature_names(model, where)
     hard = model.voting == "hard"
+    numbers_of_classes = tuple(range(len(classes)))  # what members are fitted on, and vote for
     if len(members) == 1 and hard:  # its own predict decides
-        inner = _member(members[0], f"{where}.estimators_[0]")
+        here = f"{where}.estimators_[0]"
+        inner = _member(members[0], here)
+        _check_labels(inner.ensemble, numbers_of_classes, here)
         return replace(_relabelled(inner, classes), source=where)
     every = np.arange(len(names))
     if len(members) == 1:
@@ -107,7 +112,7 @@ def read_voting(model: Any, where: str) -> ImportedModel:
     for i, (member, weight) in enumerate(zip(members, _weights(model, len(members), where))):
         here = f"{where}.estimators_[{i}]"
         if hard:
-            ensemble, said = _tree_votes(member, here, len(classes))
+            ensemble, said = _tree_votes(member, here, numbers_of_classes)
             value = np.eye(len(classes))[said]
         else:
             ensemble = _forest(member, here, len(members))
@@ -236,7 +241,7 @@ def read_adaboost(model: Any, where: str) -> ImportedModel:
     builder = EnsembleBuilder()
     for i, (member, weight) in enumerate(zip(members, weights.tolist())):
         here = f"{where}.estimators_[{i}]"
-        ensemble, said = _tree_votes(member, here, n)
+        ensemble, said = _tree_votes(member, here, classes)
         votes = np.where(np.eye(n)[said] == 1, weight, -1 / (n - 1) * weight)
         every = _checked(np.arange(len(names)), ensemble, here)
         _add(builder, ensemble, votes[:, 1:] if n == 2 else votes, every)
@@ -254,19 +259,23 @@ def read_adaboost(model: Any, where: str) -> ImportedModel:
     return ImportedModel(ensemble, where, native(model, classes))
 
 
-def _tree_votes(member: Any, where: str, n_classes: int) -> tuple[TreeEnsemble, npt.NDArray[np.int64]]:
+def _tree_votes(member: Any, where: str, labels: tuple[Any, ...]) -> tuple[TreeEnsemble, npt.NDArray[np.int64]]:
     """A single tree, and per node the class that its `predict` says there: the first of its largest fractions."""
-    inner = _member(member, where).ensemble
-    while hasattr(member, "best_estimator_"):
-        member = member.best_estimator_
+    inner = _without_encoder(_member(member, where), where).ensemble
+    member = _innermost(member)
     if type(member).__name__ not in SINGLE_TREES:
         raise ModelError(
             f"{where}: a {type(member).__name__} votes as a whole, which is no sum of trees; accepted are single trees; "
             f"{TEST_INSTEAD}"
         )
-    if len(inner.classes) != n_classes:
-        raise ModelError(f"{where}.classes_: has {len(inner.classes)} classes, expected {n_classes}")
-    return inner, np.asarray(member.tree_.value)[:, 0, :].argmax(axis=1)
+    _check_labels(inner, labels, where)
+    return inner, np.asarray(member.tree_.value)[:, 0, :].argmax(axis=1)[inner.node_id]
+
+
+def _check_labels(ensemble: TreeEnsemble, labels: tuple[Any, ...], where: str) -> None:
+    """Votes count by their label."""
+    if ensemble.classes != labels:
+        raise ModelError(f"{where}.classes_: expected {shown(list(labels))}, found {shown(list(ensemble.classes))}")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -315,16 +324,25 @@ def _probabilities(estimator: Any, where: str) -> ImportedModel:
     inner, kind = _member(estimator, where), _kind(estimator)
     if kind in OWN_THRESHOLD:
         raise ModelError(f"{where}: the threshold of a {kind} does not count here; give its classifier itself")
+    if kind in CALIBRATED:
+        raise ModelError(f"{where}: the probabilities of {kind} are no mean of trees; {TEST_INSTEAD}")
     if not inner.ensemble.predicts_classes:
         raise ModelError(f"{where}: predicts a number, not a class")
     return inner
 
 
 def _innermost(model: Any) -> Any:
-    """The model inside searches and pipelines."""
-    while hasattr(model, "best_estimator_") or type(model).__name__ == "Pipeline":
-        model = model.best_estimator_ if hasattr(model, "best_estimator_") else model.steps[-1][1]
-    return model
+    """The model inside searches, pipelines and frozen estimators."""
+    for _ in range(MAX_WRAPPERS):
+        if hasattr(model, "best_estimator_"):
+            model = model.best_estimator_
+        elif type(model).__name__ == "Pipeline":
+            model = model.steps[-1][1]
+        elif type(model).__name__ == "FrozenEstimator":
+            model = model.estimator
+        else:
+            return model
+    raise ModelError(f"{type(model).__name__}: has more than {MAX_WRAPPERS} models inside each other")
 
 
 def _kind(model: Any) -> str:
@@ -362,7 +380,12 @@ def _only(
             categories={int(features[f]): values for f, values in old.categories.items()},
             known_codes={int(features[f]): codes for f, codes in old.known_codes.items()},
         )
-    ensemble = replace(old, tie="negative", decides_on="margin" if old.link == "mean" else "probability")
+    ensemble = replace(
+        old,
+        tie="negative",
+        decides_on="margin" if old.link == "mean" else "probability",
+        further_rounding=old.further_rounding + 4 * U,  # a weight, and the division by it
+    )
     # A table of categories is the member's own to write.
     own = inner.native if _encodes(inner, estimator) else native(model, classes, ensemble.categories)
     return replace(inner, ensemble=ensemble, source=source, native=own)
