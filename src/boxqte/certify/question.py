@@ -233,7 +233,7 @@ def _groups(rule: Decision, attribute: Attribute) -> list[int]:
     values: Any = attribute.values
     if attribute.is_numeric:
         values = range(int(attribute.low), min(int(attribute.high), int(attribute.low) + len(rule.thresholds)) + 1)
-    return rule.groups(attribute.name, values, attribute.missing is not None)
+    return rule.groups(attribute.name, values, attribute.missing is not None, attribute.labels)
 
 
 def _fine(odds: Fraction, size: Fraction, offset: Fraction) -> tuple[int, bool]:

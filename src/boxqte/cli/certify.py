@@ -29,8 +29,8 @@ def add_parser(commands: Any, add_model: Callable[[argparse.ArgumentParser], Non
 def run(arguments: argparse.Namespace) -> int:
     """Check, and print what is proved; the exit code."""
     from boxqte.answers.result import of_trees
-    from boxqte.cli.arguments import read_model
     from boxqte.certify import Rejected, certify
+    from boxqte.cli.arguments import read_model
     from boxqte.exact import down, up
     from boxqte.space.space import Space
 

@@ -22,7 +22,8 @@ FAMILIAR = {
     "--train": "--data", "--csv": "--data", "--input": "--data", "--table": "--data", "--dataset": "--data",
     "--domain": "--space", "--timeout": "--time-limit", "--seconds": "--time-limit", "--threads": "--workers",
     "--jobs": "--workers", "--n-jobs": "--workers", "--eps": "--epsilon-rate", "--confidence-threshold": "--kappa",
-    "--memory": "--memory-limit", "--threshold": "--decision-threshold", "--cutoff": "--decision-threshold", "--at-least": "--require", "--report": "--html",
+    "--memory": "--memory-limit", "--threshold": "--decision-threshold", "--cutoff": "--decision-threshold",
+    "--at-least": "--require", "--report": "--html",
     "--out": "--output", "--categories": "--categorical", "--pickle": "--allow-pickle", "--silent": "--quiet",
     "--random-state": "--seed",
 }  # fmt: skip

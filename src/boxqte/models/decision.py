@@ -111,14 +111,21 @@ class Decision:
         """What tells two rules apart, in whatever order their groups are given."""
         return repr((self.attribute, self.on, self.exclusive, sorted((str(v), str(tau)) for v, tau in self.thresholds)))
 
-    def groups(self, attribute: str, values: Sequence[Any], missing: bool) -> list[int]:
-        """The number of the threshold of each of the attribute's values, and of the missing one; equal ones are one."""
+    def groups(
+        self, attribute: str, values: Sequence[Any], missing: bool, labels: Sequence[str] | None = None
+    ) -> list[int]:
+        """The number of the threshold of each of the attribute's values, and of the missing one; equal ones are one.
+
+        A threshold names a value, its text or its label.
+        """
         keys = [*values, *([MISSING] if missing else [])]
+        texts = [*(labels or map(str, values)), MISSING]
         first: dict[Fraction, int] = {}
         found: dict[int, int] = {}
         taken: set[int] = set()
         for at, key in enumerate(keys):
             mine = [i for i, (given, _) in enumerate(self.thresholds) if _same(given, key)]
+            mine = mine or [i for i, (given, _) in enumerate(self.thresholds) if given == texts[at]]
             if not mine:
                 raise ModelError(
                     f"threshold: '{attribute}' has the value {key!r}, which has no threshold; give one for each of "
@@ -158,7 +165,7 @@ def read_decision(given: object) -> Decision:
     if len(given) != 1 or not all(isinstance(table, Mapping) and table for table in given.values()):
         raise ModelError(f"threshold: {ACCEPTED}; found {shown(given)}")
     [(attribute, table)] = given.items()
-    read = [(value, *_number(level, f"threshold of {attribute} {value}")) for value, level in table.items()]
+    read = [(value, *_number(level, f"threshold: {attribute} {value}")) for value, level in table.items()]
     signs = {exclusive for _, _, exclusive in read}
     if len(signs) > 1:
         raise ModelError(f"threshold: p > tau for some values of '{attribute}' and p >= tau for others; give one kind")

@@ -42,7 +42,7 @@ def attribute_groups(rule: Decision | None, attribute: Attribute) -> tuple[int, 
     if attribute.is_numeric:
         # one value more than there are thresholds is enough to see that one has none
         values = range(int(attribute.low), min(int(attribute.high), int(attribute.low) + len(rule.thresholds)) + 1)
-    return tuple(rule.groups(attribute.name, values, attribute.missing is not None))
+    return tuple(rule.groups(attribute.name, values, attribute.missing is not None, attribute.labels))
 
 
 def thresholds(model: TreeEnsemble, prop: Property, bits: int, rest: Fraction, group: int = 0) -> Thresholds:

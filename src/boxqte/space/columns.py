@@ -58,13 +58,15 @@ class ModelView:
     encoded: tuple[EncodedColumn, ...] | None = None
     categories: Mapping[str, tuple[Any, ...] | None] = field(default_factory=dict)
     """The columns that the model treats as categories, and the list of them where the model carries one."""
+    beside: str | None = None
+    """A column that the model itself does not read, but its decision rule does."""
 
 
 def plain_columns(
     table: Table, view: ModelView, one_hot: Mapping[str, Sequence[str]] | str | None, wishes: Mapping[str, Wish]
 ) -> list[Reading]:
     """One reading a column, or a one-hot group in the place of its first column."""
-    names = view.reads
+    names = tuple(name for name in view.reads if name != view.beside)
     given = {name: wish.whole for name, wish in wishes.items() if wish.whole is not None}
     owner = {c: name for name, attribute in given.items() for c in attribute.columns}
     for column, name in owner.items():
@@ -161,18 +163,26 @@ def _encoded_column(encoded: EncodedColumn, column: Column, missing: MissingRule
 
 def model_view(model: Any, encoder: Any, names: tuple[str, ...]) -> ModelView:
     """Which columns reach the model, and how. An encoder that is given counts more than one in the model's pipeline."""
-    columns = None
+    columns, beside = None, None
     if encoder is not None:
         named = getattr(encoder, "feature_names_in_", None) is not None
         columns = from_transformer(encoder, None if named else names)
     elif model is not None:
         imported = load_model(model)
-        columns = imported.encoded
+        columns, rule = imported.encoded, imported.ensemble.decision
+        reads = {*imported.ensemble.feature_names, *(column.name for column in columns or ())}
+        if rule is not None and rule.attribute in names and not {rule.attribute} & reads:
+            # a model without names of its own reads every column, if there are as many
+            beside = rule.attribute if {*names} & reads or len(names) > len(reads) else None
         if columns is None:
-            return _ensemble_view(imported.ensemble, names)
+            own = tuple(name for name in names if name != beside)
+            view = _ensemble_view(imported.ensemble, own)
+            return view if beside is None else replace(view, reads=(*view.reads, beside), beside=beside)
     if columns is None:
         return ModelView(names)
-    return ModelView(tuple(column.name for column in columns), "the encoder drops it", columns)
+    reads_too = () if beside is None else (beside,)
+    read = (*(column.name for column in columns), *reads_too)
+    return ModelView(read, "the encoder drops it", columns, beside=beside)
 
 
 def _ensemble_view(ensemble: TreeEnsemble, names: tuple[str, ...]) -> ModelView:
