@@ -1,4 +1,4 @@
-"""Decision rules of models: what a threshold may be, and whose decisions it makes: those of the library, row by row."""
+"""DecisionRule rules of models: what a threshold may be, and whose decisions it makes: those of the library, row by row."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ import boxqte
 from boxqte import load_model
 from boxqte.errors import ModelError
 from boxqte.examples import loan_ensemble
-from boxqte.models.decision import Decision, read_decision
+from boxqte.models.decision import DecisionRule, read_decision
 from boxqte.models.importers import ImportedModel
 from boxqte.models.importers.sklearn_decisions import first_true
 from tests.conformance.suite import beyond_rounding, boundary_rows
@@ -157,7 +157,7 @@ def test_an_automatic_threshold_is_one_half_and_a_tie_is_class_1(data: tuple[Any
     forest = RandomForestClassifier(10, random_state=0).fit(*data)
     wrapper = FixedThresholdClassifier(FrozenEstimator(forest)).fit(*data)
     imported = load_model(wrapper)
-    assert imported.ensemble.decision == Decision(((None, Fraction(1, 2)),))
+    assert imported.ensemble.decision == DecisionRule(((None, Fraction(1, 2)),))
     tie = data[0][forest.predict_proba(data[0])[:, 1] == 0.5]
     assert len(tie)
     assert (
@@ -248,7 +248,7 @@ def test_thresholds_lie_inside_pipelines_and_around_them(data: tuple[Any, Any]) 
         model.fit(X, y)
         imported = load_model(model)
         assert imported.encoded is not None
-        assert imported.ensemble.decision == Decision(((None, Fraction(3, 10)),))
+        assert imported.ensemble.decision == DecisionRule(((None, Fraction(3, 10)),))
         assert imported.native is not None
         assert (imported.native(X) == (model.predict(X) == "yes")).all()  # the codes of 0..7 are 0..7
 
@@ -264,7 +264,7 @@ def test_catboosts_own_threshold_is_read_live_and_from_its_file(data: tuple[Any,
         model.save_model(str(file), format="json")
         for source in (model, file):
             imported = load_model(source)
-            assert imported.ensemble.decision == Decision(((None, Fraction(str(level))),), exclusive=True)
+            assert imported.ensemble.decision == DecisionRule(((None, Fraction(str(level))),), exclusive=True)
             conforms(imported, model.predict, "yes")
 
 
@@ -286,19 +286,19 @@ def test_a_threshold_of_catboosts_file_that_is_none_is_refused(
 @pytest.mark.parametrize(
     ("given", "rule"),
     [
-        (0.3, Decision(((None, Fraction(3, 10)),))),
-        ("0.3", Decision(((None, Fraction(3, 10)),))),
-        (Fraction(0.3), Decision(((None, Fraction(0.3)),))),
-        (np.float64(0.3), Decision(((None, Fraction(3, 10)),))),
-        (" >0.3", Decision(((None, Fraction(3, 10)),), exclusive=True)),
-        (">= 1/3", Decision(((None, Fraction(1, 3)),))),
-        ("sex:f=0.4, m=0.6", Decision((("f", Fraction(2, 5)), ("m", Fraction(3, 5))), "sex")),
-        (">sex:f=0.4,m=0.6", Decision((("f", Fraction(2, 5)), ("m", Fraction(3, 5))), "sex", exclusive=True)),
-        ('job:"a,b"=0.4,c=d=0.6', Decision((("a,b", Fraction(2, 5)), ("c=d", Fraction(3, 5))), "job")),
-        ({"sex": {0: "0.4", 1: 0.6}}, Decision(((0, Fraction(2, 5)), (1, Fraction(3, 5))), "sex")),
+        (0.3, DecisionRule(((None, Fraction(3, 10)),))),
+        ("0.3", DecisionRule(((None, Fraction(3, 10)),))),
+        (Fraction(0.3), DecisionRule(((None, Fraction(0.3)),))),
+        (np.float64(0.3), DecisionRule(((None, Fraction(3, 10)),))),
+        (" >0.3", DecisionRule(((None, Fraction(3, 10)),), exclusive=True)),
+        (">= 1/3", DecisionRule(((None, Fraction(1, 3)),))),
+        ("sex:f=0.4, m=0.6", DecisionRule((("f", Fraction(2, 5)), ("m", Fraction(3, 5))), "sex")),
+        (">sex:f=0.4,m=0.6", DecisionRule((("f", Fraction(2, 5)), ("m", Fraction(3, 5))), "sex", exclusive=True)),
+        ('job:"a,b"=0.4,c=d=0.6', DecisionRule((("a,b", Fraction(2, 5)), ("c=d", Fraction(3, 5))), "job")),
+        ({"sex": {0: "0.4", 1: 0.6}}, DecisionRule(((0, Fraction(2, 5)), (1, Fraction(3, 5))), "sex")),
     ],
 )
-def test_a_threshold_is_a_number_or_one_for_each_value(given: Any, rule: Decision) -> None:
+def test_a_threshold_is_a_number_or_one_for_each_value(given: Any, rule: DecisionRule) -> None:
     assert read_decision(given) == rule
 
 

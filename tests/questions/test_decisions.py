@@ -17,7 +17,7 @@ from boxqte.engines.exhaustive import Exhaustive
 from boxqte.engines.protocol import Limits, Watch
 from boxqte.errors import BoxQTEError
 from boxqte.examples import loan_ensemble, loan_space
-from boxqte.models.decision import Decision
+from boxqte.models.decision import DecisionRule
 from boxqte.questions.building import build_grid
 from boxqte.testers import find_idis
 from tests.naive import Oracle, naive_class, naive_margin, naive_quantify
@@ -105,10 +105,10 @@ def test_what_rounding_could_decide_otherwise_is_reported() -> None:
     plain = loan_ensemble()
     values = [float(v) for v in {naive_margin(plain, loan_space(), x) for x in some_points()}]
     for value in values:
-        near = replace(plain, decision=Decision(((None, Fraction(value)),), on="margin"))
+        near = replace(plain, decision=DecisionRule(((None, Fraction(value)),), on="margin"))
         result = quantify(near, loan_space(), Fairness("race"), engine="exhaustive")
         assert result.rounding_ambiguous
-        beside = replace(plain, decision=Decision(((None, Fraction(value) + Fraction(1, 1000)),), on="margin"))
+        beside = replace(plain, decision=DecisionRule(((None, Fraction(value) + Fraction(1, 1000)),), on="margin"))
         assert quantify(beside, loan_space(), Fairness("race"), engine="exhaustive").rounding_ambiguous == 0
 
 
@@ -191,8 +191,8 @@ def _value(attribute: Attribute, number: float) -> object:
 
 def test_a_tie_is_class_1_unless_it_is_excluded() -> None:
     """p = tau exactly: a mean of trees, and a margin of 0 at one half."""
-    half = replace(loan_ensemble(), decision=Decision(((None, Fraction(1, 2)),)))
-    without = replace(half, decision=Decision(((None, Fraction(1, 2)),), exclusive=True))
+    half = replace(loan_ensemble(), decision=DecisionRule(((None, Fraction(1, 2)),)))
+    without = replace(half, decision=DecisionRule(((None, Fraction(1, 2)),), exclusive=True))
     library, paper = Fairness("race"), Fairness("race", tie="paper")
     assert [naive_class(m, library, Fraction(0), Fraction(1, 2)) for m in (half, without)] == [1, 0]
     assert [naive_class(m, paper, Fraction(0), Fraction(1, 2)) for m in (half, without)] == [None, None]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from boxqte.errors import CertificateError
-from boxqte.models.decision import Decision
+from boxqte.models.decision import DecisionRule
 from boxqte.models.ensemble import ZERO_BAND, Missing, Test, TreeEnsemble, holds
 from boxqte.space.attributes import Attribute
 from boxqte.space.space import Space
@@ -116,7 +116,7 @@ class Question:
         largest += max(abs(shift) for _, shift in self.shifts)
         self.dtype: Any = np.int64 if largest < 2**61 else object
 
-    def _decide(self, rule: Decision, kappa: Fraction, unit: int, base: Fraction) -> None:
+    def _decide(self, rule: DecisionRule, kappa: Fraction, unit: int, base: Fraction) -> None:
         """F less the level of its group, in units so fine that the levels, rounded down, are told from every F.
 
         The levels, and those of confidence, are ln(odds) + a rational; no F may lie within two fine units of one that is
@@ -228,7 +228,7 @@ def _number(value: object, what: str) -> Fraction:
     return Fraction(text)
 
 
-def _groups(rule: Decision, attribute: Attribute) -> list[int]:
+def _groups(rule: DecisionRule, attribute: Attribute) -> list[int]:
     """The group of each value, and of the missing one."""
     values: Any = attribute.values
     if attribute.is_numeric:

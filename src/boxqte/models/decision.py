@@ -25,7 +25,7 @@ ACCEPTED = (
 
 
 @dataclass(frozen=True)
-class Decision:
+class DecisionRule:
     """Class 1 iff p >= tau (or p > tau); on a margin, iff F >= tau.
 
     `thresholds` has one entry (None, tau), or with an `attribute` one entry (value, tau) for each of its values.
@@ -139,29 +139,29 @@ class Decision:
         return [found[at] for at in range(len(keys))]
 
 
-def decision_text(rule: Decision | None) -> str:
+def decision_text(rule: DecisionRule | None) -> str:
     """The rule in a few words; nothing where the model decides as its library does."""
     return "" if rule is None else rule.text()
 
 
-Threshold = Number | Mapping[str, Mapping[Any, Number]] | Decision
+Threshold = Number | Mapping[str, Mapping[Any, Number]] | DecisionRule
 """What a user gives as a threshold; `read_decision` says what it means."""
 
 
-def read_decision(given: object) -> Decision:
+def read_decision(given: object) -> DecisionRule:
     """The rule that a threshold means.
 
     A number is exact: text such as '0.3' and a float such as 0.3 both mean 3/10, as for epsilon and kappa (a float
     stands for its shortest decimal; `Fraction(0.3)` is the float itself). The library compares floats with floats; what
     that could change is reported as rounding-ambiguous.
     """
-    if isinstance(given, Decision):
+    if isinstance(given, DecisionRule):
         return given
     if isinstance(given, str) and ":" in given:
         given = _grouped(given)
     if not isinstance(given, Mapping):
         tau, exclusive = _number(given, "threshold")
-        return Decision(((None, tau),), exclusive=exclusive)
+        return DecisionRule(((None, tau),), exclusive=exclusive)
     if len(given) != 1 or not all(isinstance(table, Mapping) and table for table in given.values()):
         raise ModelError(f"threshold: {ACCEPTED}; found {shown(given)}")
     [(attribute, table)] = given.items()
@@ -169,7 +169,7 @@ def read_decision(given: object) -> Decision:
     signs = {exclusive for _, _, exclusive in read}
     if len(signs) > 1:
         raise ModelError(f"threshold: p > tau for some values of '{attribute}' and p >= tau for others; give one kind")
-    return Decision(tuple((value, tau) for value, tau, _ in read), str(attribute), exclusive=signs.pop())
+    return DecisionRule(tuple((value, tau) for value, tau, _ in read), str(attribute), exclusive=signs.pop())
 
 
 def _number(given: object, where: str) -> tuple[Fraction, bool]:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from boxqte.errors import ModelError
 from boxqte.exact import above_log
-from boxqte.models.decision import Decision
+from boxqte.models.decision import DecisionRule
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int32]
@@ -103,7 +103,7 @@ class TreeEnsemble:
     """Per feature the user's own category values in code order, where the model file carries them."""
     known_codes: Mapping[int, frozenset[int]] = field(default_factory=dict)
     """Per feature the codes seen in training, where the library treats all others as missing (HistGradientBoosting)."""
-    decision: Decision | None = None
+    decision: DecisionRule | None = None
     """The decision rule, where it is not the library's own `predict`. With a threshold for each value of an attribute, a
     row has one more column at its end: the number of its threshold."""
     leaf_error: float = 0.0
@@ -277,7 +277,7 @@ class TreeEnsemble:
           of p and 1 - p; p itself was rounded to float64 on import, where the two did not add up to 1.
         - The link, where the class is decided on p > 1/2. 1 / (1 + exp(-F)) is more than 1/2 from F = 4u on, if exp errs
           by at most one unit in the last place; below that p may be exactly 1/2, although F > 0.
-        - A threshold of the decision rule (`Decision.rounding_error`).
+        - A threshold of the decision rule (`DecisionRule.rounding_error`).
         """
         u = self.unit_roundoff
         size = np.abs(self.value).max(axis=1)

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.errors import ModelError
-from boxqte.models.decision import Decision, Threshold, read_decision
+from boxqte.models.decision import DecisionRule, Threshold, read_decision
 from boxqte.models.encoders import EncodedColumn
 from boxqte.models.ensemble import TreeEnsemble
 
@@ -51,7 +51,7 @@ class ImportedModel:
     """The library's own `decision_function` for such rows, where it has one..."""
     margin_unit: Fraction = Fraction(1)
     """... and what it is multiplied by to be the ensemble's margin."""
-    pulled_back: Callable[[Asks], Decision] | None = None
+    pulled_back: Callable[[Asks], DecisionRule] | None = None
     """Where the probability is not the link of the margin (a calibrated model): the decision that a question about the
     probability means for the margin."""
     trees_in_file: int | None = None
@@ -89,7 +89,7 @@ def load_model(source: object, *, allow_pickle: bool = False, threshold: Thresho
     return imported if threshold is None else decided(imported, read_decision(threshold))
 
 
-def decided(model: ImportedModel, rule: Decision, asks: Asks | None = None) -> ImportedModel:
+def decided(model: ImportedModel, rule: DecisionRule, asks: Asks | None = None) -> ImportedModel:
     """The model with a decision rule. `asks` is the rule as its library computes it, for one that is not per group."""
     if not model.ensemble.is_binary:
         n = model.ensemble.n_outputs
