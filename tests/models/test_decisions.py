@@ -210,6 +210,34 @@ def test_a_calibrated_model_decides_as_scikit_learn_does(
     conforms(load_model(wrapper, threshold=0.35), predict, 1)
 
 
+@pytest.mark.parametrize("name", ["forest", "gradient boosting", "xgboost"])
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_thresholds_by_group_are_compared_with_the_librarys_probabilities(
+    fitted: dict[str, Any], data: tuple[Any, Any], name: str, calibrated: bool
+) -> None:
+    """Of a calibrated model those that are calibrated; the groups are values of the first column."""
+    (X, y), model = data, fitted[name]
+    target = (y == "yes").astype(int) if name == "xgboost" else y
+    if calibrated:
+        model = CalibratedClassifierCV(FrozenEstimator(model), method="isotonic", ensemble=False).fit(X, target)
+    taus = [0.26, 0.31, 0.36, 0.41, 0.46, 0.51, 0.55, 0.61]  # none is a step of a calibrator
+    imported = load_model(model, threshold={"x0": dict(enumerate(taus))})
+    rows = np.concatenate([X, X[:, :1]], axis=1)
+    p, levels = model.predict_proba(X)[:, 1], np.array(taus)[X[:, 0].astype(int)]
+    theirs = (p >= levels.astype(p.dtype)).astype(int)
+    assert 0 < theirs.sum() < len(theirs)
+    assert imported.native is not None
+    assert imported.native(rows).tolist() == theirs.tolist()
+    sure = np.abs(p - levels) > 1e-5
+    assert imported.ensemble.predict(rows[sure]).tolist() == theirs[sure].tolist()
+    space = boxqte.Space([boxqte.Attribute.integer(c, 0, 7) for c in imported.ensemble.feature_names])
+    group = space.names[0]
+    imported = load_model(model, threshold={group: dict(enumerate(taus))})
+    found = boxqte.quantify(imported, space, boxqte.Fairness(group), engine="auto", time_limit=20)
+    pairs = found.sample(20, random_state=0)
+    assert len(pairs.disagreements) == 0
+
+
 def test_several_calibrated_models_are_refused_with_the_way_out(data: tuple[Any, Any]) -> None:
     several = CalibratedClassifierCV(MODELS["tree"], cv=3, ensemble=True).fit(*data)
     with pytest.raises(ModelError, match=r"mean of 3 calibrated models.*ensemble=False"):
