@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from fractions import Fraction
 from pathlib import Path
@@ -50,6 +51,11 @@ MODELS: dict[str, Any] = {
     "catboost": catboost.CatBoostClassifier(iterations=8, depth=2, verbose=0, allow_writing_files=False),
 }
 MARGINS = ("gradient boosting", "exponential", "histogram", "lightgbm")  # those with a decision_function
+
+
+# calibrated models of the fast suite: every method, on a score of each kind (float64 and float32, margin and probability)
+QUICK = (("forest", "isotonic"), ("gradient boosting", "sigmoid"), ("gradient boosting", "isotonic"), ("lightgbm", "sigmoid"),
+         ("xgboost", "sigmoid"), ("xgboost", "isotonic"), ("xgboost", "temperature"))  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +119,7 @@ def test_a_fixed_threshold_decides_as_scikit_learn_does(
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("rank", [0.35, 0.8])
+@pytest.mark.parametrize("rank", [0.35, pytest.param(0.8, marks=pytest.mark.slow)])
 def test_a_threshold_of_the_user_is_the_librarys_probability_compared(
     fitted: dict[str, Any], data: tuple[Any, Any], name: str, rank: float
 ) -> None:
@@ -188,8 +194,14 @@ def _few_of(y: Any, predicted: Any, pos_label: Any) -> float:
 # --- calibration ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("method", ["sigmoid", "isotonic", "temperature"])
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [
+        pytest.param(name, method, marks=[] if (name, method) in QUICK else pytest.mark.slow)
+        for name in MODELS
+        for method in ("sigmoid", "isotonic", "temperature")
+    ],
+)
 def test_a_calibrated_model_decides_as_scikit_learn_does(
     fitted: dict[str, Any], data: tuple[Any, Any], name: str, method: str
 ) -> None:
@@ -279,6 +291,22 @@ def test_thresholds_lie_inside_pipelines_and_around_them(data: tuple[Any, Any]) 
         assert imported.ensemble.decision == DecisionRule(((None, Fraction(3, 10)),))
         assert imported.native is not None
         assert (imported.native(X) == (model.predict(X) == "yes")).all()  # the codes of 0..7 are 0..7
+
+
+def test_a_pickled_wrapper_is_read_if_the_user_allows_it(data: tuple[Any, Any], tmp_path: Path) -> None:
+    calibrated = CalibratedClassifierCV(MODELS["gradient boosting"], ensemble=False, cv=2).fit(*data)
+    file = tmp_path / "model.pkl"
+    file.write_bytes(pickle.dumps(calibrated))
+    assert load_model(file, allow_pickle=True).ensemble.fingerprint() == load_model(calibrated).ensemble.fingerprint()
+
+
+@pytest.mark.parametrize("broken", [{"threshold": "x"}, {"pos_label": "none"}, {"estimator_": 3}, {"threshold": None}])
+def test_a_broken_wrapper_is_refused_in_one_line(data: tuple[Any, Any], broken: dict[str, Any]) -> None:
+    wrapper = FixedThresholdClassifier(MODELS["tree"], threshold=0.3).fit(*data)
+    vars(wrapper).update(broken)
+    with pytest.raises(ModelError, match=r"^FixedThresholdClassifier") as caught:
+        load_model(wrapper)
+    assert "\n" not in str(caught.value)
 
 
 # --- CatBoost's own threshold -----------------------------------------------------------------------------------------
