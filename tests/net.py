@@ -374,8 +374,11 @@ def says_who_gets_what(text: str, attribute: Attribute, unfair: list[Any], compl
 
 
 def is_told_apart(truth: Truth, attribute: Attribute) -> bool:
-    """Whether the model tests the attribute in a way that two of its values differ."""
+    """Whether the model tests the attribute, or has thresholds for it, in a way that two of its values differ."""
     values = [value for _, value in truth.oracle.anywhere(attribute)]
+    rule = truth.problem.ensemble.decision
+    if rule is not None and rule.attribute == attribute.name and len({tau for _, tau in rule.thresholds}) > 1:
+        return True
     return len({tuple(naive_signature(truth.oracle.model, attribute, value)) for value in values}) > 1
 
 
@@ -408,7 +411,7 @@ def check_sample(result: Quantification, truth: Truth, rng: random.Random) -> No
         assert any(naive_is_pair(truth.oracle, x, other, FLOAT_SLACK) for x, other in candidates)
         inside = [x for x, _ in candidates if all(keep.holds(x[keep.name]) for keep in truth.keeps)]
         assert inside
-        assert any(True for _ in truth.oracle.witnesses(inside[0]))
+        assert any(True for x in inside for _ in truth.oracle.witnesses(x))
 
 
 def read_back(truth: Truth, record: dict[str, Any]) -> list[Point]:

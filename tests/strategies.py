@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from hypothesis import strategies as st
 
-from boxqte.models.decision import Decision
+from boxqte.models.decision import DecisionRule
 from boxqte.models.ensemble import EnsembleBuilder, Missing, Test, TreeEnsemble
 from boxqte.questions.properties import Fairness, Property, Robustness
 from boxqte.space.attributes import Attribute, Histogram
@@ -245,12 +245,12 @@ def with_decision(draws: Draws, ensemble: TreeEnsemble, space: Space, prop: Prop
     finite = [a for a in space.attributes if a.kind != "real"]
     if not finite or draws.chance(2):
         tau = draw_threshold_of(draws, ensemble, space, prop, on)
-        return replace(ensemble, decision=Decision(((None, tau),), on=on, exclusive=exclusive))
+        return replace(ensemble, decision=DecisionRule(((None, tau),), on=on, exclusive=exclusive))
     group = draws.one_of(finite)
     values: list[Any] = list(range(int(group.low), int(group.high) + 1)) if group.is_numeric else list(group.values)
     taus = [draw_threshold_of(draws, ensemble, space, prop, on) for _ in range(draws.integer(1, 3))]
     keys = draws.shuffled([*values, *(["missing"] if group.missing is not None else [])])
-    rule = Decision(tuple((key, draws.one_of(taus)) for key in keys), group.name, on=on, exclusive=exclusive)
+    rule = DecisionRule(tuple((key, draws.one_of(taus)) for key in keys), group.name, on=on, exclusive=exclusive)
     return replace(without_columns(ensemble, group.columns) if draws.flag() else ensemble, decision=rule)
 
 

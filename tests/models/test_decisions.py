@@ -1,7 +1,8 @@
-"""Decision rules of models: what a threshold may be, and whose decisions it makes: those of the library, row by row."""
+"""DecisionRule rules of models: what a threshold may be, and whose decisions it makes: those of the library, row by row."""
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from fractions import Fraction
 from pathlib import Path
@@ -31,7 +32,7 @@ import boxqte
 from boxqte import load_model
 from boxqte.errors import ModelError
 from boxqte.examples import loan_ensemble
-from boxqte.models.decision import Decision, read_decision
+from boxqte.models.decision import DecisionRule, read_decision
 from boxqte.models.importers import ImportedModel
 from boxqte.models.importers.sklearn_decisions import first_true
 from tests.conformance.suite import beyond_rounding, boundary_rows
@@ -50,6 +51,11 @@ MODELS: dict[str, Any] = {
     "catboost": catboost.CatBoostClassifier(iterations=8, depth=2, verbose=0, allow_writing_files=False),
 }
 MARGINS = ("gradient boosting", "exponential", "histogram", "lightgbm")  # those with a decision_function
+
+
+# calibrated models of the fast suite: every method, on a score of each kind (float64 and float32, margin and probability)
+QUICK = (("forest", "isotonic"), ("gradient boosting", "sigmoid"), ("gradient boosting", "isotonic"), ("lightgbm", "sigmoid"),
+         ("xgboost", "sigmoid"), ("xgboost", "isotonic"), ("xgboost", "temperature"))  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +119,7 @@ def test_a_fixed_threshold_decides_as_scikit_learn_does(
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("rank", [0.35, 0.8])
+@pytest.mark.parametrize("rank", [0.35, pytest.param(0.8, marks=pytest.mark.slow)])
 def test_a_threshold_of_the_user_is_the_librarys_probability_compared(
     fitted: dict[str, Any], data: tuple[Any, Any], name: str, rank: float
 ) -> None:
@@ -157,7 +163,7 @@ def test_an_automatic_threshold_is_one_half_and_a_tie_is_class_1(data: tuple[Any
     forest = RandomForestClassifier(10, random_state=0).fit(*data)
     wrapper = FixedThresholdClassifier(FrozenEstimator(forest)).fit(*data)
     imported = load_model(wrapper)
-    assert imported.ensemble.decision == Decision(((None, Fraction(1, 2)),))
+    assert imported.ensemble.decision == DecisionRule(((None, Fraction(1, 2)),))
     tie = data[0][forest.predict_proba(data[0])[:, 1] == 0.5]
     assert len(tie)
     assert (
@@ -188,8 +194,14 @@ def _few_of(y: Any, predicted: Any, pos_label: Any) -> float:
 # --- calibration ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("method", ["sigmoid", "isotonic", "temperature"])
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [
+        pytest.param(name, method, marks=[] if (name, method) in QUICK else pytest.mark.slow)
+        for name in MODELS
+        for method in ("sigmoid", "isotonic", "temperature")
+    ],
+)
 def test_a_calibrated_model_decides_as_scikit_learn_does(
     fitted: dict[str, Any], data: tuple[Any, Any], name: str, method: str
 ) -> None:
@@ -208,6 +220,34 @@ def test_a_calibrated_model_decides_as_scikit_learn_does(
         return (wrapper.predict_proba(rows)[:, 1] >= 0.35).astype(int)
 
     conforms(load_model(wrapper, threshold=0.35), predict, 1)
+
+
+@pytest.mark.parametrize("name", ["forest", "gradient boosting", "xgboost"])
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_thresholds_by_group_are_compared_with_the_librarys_probabilities(
+    fitted: dict[str, Any], data: tuple[Any, Any], name: str, calibrated: bool
+) -> None:
+    """Of a calibrated model those that are calibrated; the groups are values of the first column."""
+    (X, y), model = data, fitted[name]
+    target = (y == "yes").astype(int) if name == "xgboost" else y
+    if calibrated:
+        model = CalibratedClassifierCV(FrozenEstimator(model), method="isotonic", ensemble=False).fit(X, target)
+    taus = [0.26, 0.31, 0.36, 0.41, 0.46, 0.51, 0.55, 0.61]  # none is a step of a calibrator
+    imported = load_model(model, threshold={"x0": dict(enumerate(taus))})
+    rows = np.concatenate([X, X[:, :1]], axis=1)
+    p, levels = model.predict_proba(X)[:, 1], np.array(taus)[X[:, 0].astype(int)]
+    theirs = (p >= levels.astype(p.dtype)).astype(int)
+    assert 0 < theirs.sum() < len(theirs)
+    assert imported.native is not None
+    assert imported.native(rows).tolist() == theirs.tolist()
+    sure = np.abs(p - levels) > 1e-5
+    assert imported.ensemble.predict(rows[sure]).tolist() == theirs[sure].tolist()
+    space = boxqte.Space([boxqte.Attribute.integer(c, 0, 7) for c in imported.ensemble.feature_names])
+    group = space.names[0]
+    imported = load_model(model, threshold={group: dict(enumerate(taus))})
+    found = boxqte.quantify(imported, space, boxqte.Fairness(group), engine="auto", time_limit=20)
+    pairs = found.sample(20, random_state=0)
+    assert len(pairs.disagreements) == 0
 
 
 def test_several_calibrated_models_are_refused_with_the_way_out(data: tuple[Any, Any]) -> None:
@@ -248,9 +288,25 @@ def test_thresholds_lie_inside_pipelines_and_around_them(data: tuple[Any, Any]) 
         model.fit(X, y)
         imported = load_model(model)
         assert imported.encoded is not None
-        assert imported.ensemble.decision == Decision(((None, Fraction(3, 10)),))
+        assert imported.ensemble.decision == DecisionRule(((None, Fraction(3, 10)),))
         assert imported.native is not None
         assert (imported.native(X) == (model.predict(X) == "yes")).all()  # the codes of 0..7 are 0..7
+
+
+def test_a_pickled_wrapper_is_read_if_the_user_allows_it(data: tuple[Any, Any], tmp_path: Path) -> None:
+    calibrated = CalibratedClassifierCV(MODELS["gradient boosting"], ensemble=False, cv=2).fit(*data)
+    file = tmp_path / "model.pkl"
+    file.write_bytes(pickle.dumps(calibrated))
+    assert load_model(file, allow_pickle=True).ensemble.fingerprint() == load_model(calibrated).ensemble.fingerprint()
+
+
+@pytest.mark.parametrize("broken", [{"threshold": "x"}, {"pos_label": "none"}, {"estimator_": 3}, {"threshold": None}])
+def test_a_broken_wrapper_is_refused_in_one_line(data: tuple[Any, Any], broken: dict[str, Any]) -> None:
+    wrapper = FixedThresholdClassifier(MODELS["tree"], threshold=0.3).fit(*data)
+    vars(wrapper).update(broken)
+    with pytest.raises(ModelError, match=r"^FixedThresholdClassifier") as caught:
+        load_model(wrapper)
+    assert "\n" not in str(caught.value)
 
 
 # --- CatBoost's own threshold -----------------------------------------------------------------------------------------
@@ -264,7 +320,7 @@ def test_catboosts_own_threshold_is_read_live_and_from_its_file(data: tuple[Any,
         model.save_model(str(file), format="json")
         for source in (model, file):
             imported = load_model(source)
-            assert imported.ensemble.decision == Decision(((None, Fraction(str(level))),), exclusive=True)
+            assert imported.ensemble.decision == DecisionRule(((None, Fraction(str(level))),), exclusive=True)
             conforms(imported, model.predict, "yes")
 
 
@@ -286,19 +342,19 @@ def test_a_threshold_of_catboosts_file_that_is_none_is_refused(
 @pytest.mark.parametrize(
     ("given", "rule"),
     [
-        (0.3, Decision(((None, Fraction(3, 10)),))),
-        ("0.3", Decision(((None, Fraction(3, 10)),))),
-        (Fraction(0.3), Decision(((None, Fraction(0.3)),))),
-        (np.float64(0.3), Decision(((None, Fraction(3, 10)),))),
-        (" >0.3", Decision(((None, Fraction(3, 10)),), exclusive=True)),
-        (">= 1/3", Decision(((None, Fraction(1, 3)),))),
-        ("sex:f=0.4, m=0.6", Decision((("f", Fraction(2, 5)), ("m", Fraction(3, 5))), "sex")),
-        (">sex:f=0.4,m=0.6", Decision((("f", Fraction(2, 5)), ("m", Fraction(3, 5))), "sex", exclusive=True)),
-        ('job:"a,b"=0.4,c=d=0.6', Decision((("a,b", Fraction(2, 5)), ("c=d", Fraction(3, 5))), "job")),
-        ({"sex": {0: "0.4", 1: 0.6}}, Decision(((0, Fraction(2, 5)), (1, Fraction(3, 5))), "sex")),
+        (0.3, DecisionRule(((None, Fraction(3, 10)),))),
+        ("0.3", DecisionRule(((None, Fraction(3, 10)),))),
+        (Fraction(0.3), DecisionRule(((None, Fraction(0.3)),))),
+        (np.float64(0.3), DecisionRule(((None, Fraction(3, 10)),))),
+        (" >0.3", DecisionRule(((None, Fraction(3, 10)),), exclusive=True)),
+        (">= 1/3", DecisionRule(((None, Fraction(1, 3)),))),
+        ("sex:f=0.4, m=0.6", DecisionRule((("f", Fraction(2, 5)), ("m", Fraction(3, 5))), "sex")),
+        (">sex:f=0.4,m=0.6", DecisionRule((("f", Fraction(2, 5)), ("m", Fraction(3, 5))), "sex", exclusive=True)),
+        ('job:"a,b"=0.4,c=d=0.6', DecisionRule((("a,b", Fraction(2, 5)), ("c=d", Fraction(3, 5))), "job")),
+        ({"sex": {0: "0.4", 1: 0.6}}, DecisionRule(((0, Fraction(2, 5)), (1, Fraction(3, 5))), "sex")),
     ],
 )
-def test_a_threshold_is_a_number_or_one_for_each_value(given: Any, rule: Decision) -> None:
+def test_a_threshold_is_a_number_or_one_for_each_value(given: Any, rule: DecisionRule) -> None:
     assert read_decision(given) == rule
 
 

@@ -12,7 +12,7 @@ from boxqte.answers.asked import Asked
 from boxqte.engines.protocol import Decided, Statistical, Status
 from boxqte.errors import EngineError
 from boxqte.exact import down, up
-from boxqte.models.decision import Decision
+from boxqte.models.decision import DecisionRule
 from boxqte.questions.properties import Property
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class ModelSummary:
     source: str = ""
     trees_in_file: int | None = None
     """How many trees the model holds, where its `predict` uses only those up to the best iteration."""
-    decision: Decision | None = None
+    decision: DecisionRule | None = None
     """The model's decision rule, where it is not the library's own `predict`."""
 
     @property

@@ -25,7 +25,7 @@ from boxqte.basics.toml import a_table, a_text, known_fields, read_toml, texts
 from boxqte.engines.protocol import Decided, Limits, Progress, Status
 from boxqte.errors import BoxQTEError, PolicyError
 from boxqte.exact import Number, fraction, plain, shown
-from boxqte.models.decision import Decision, Threshold, read_decision
+from boxqte.models.decision import DecisionRule, Threshold, read_decision
 from boxqte.models.importers import ImportedModel
 from boxqte.questions.properties import Fairness, Property, Robustness
 from boxqte.space.space import Space
@@ -101,7 +101,7 @@ class GateReport:
     checks: tuple[Check, ...]
     model: str = ""
     policy: str = ""
-    decision: Decision | None = None
+    decision: DecisionRule | None = None
     """The model's decision rule, where it is not the library's own `predict`."""
 
     @property
@@ -154,7 +154,7 @@ class Policy:
     space: str | None = None
     time_limit: float | None = None
     engine: str | None = None
-    threshold: Decision | None = None
+    threshold: DecisionRule | None = None
     source: str = field(default="", compare=False)
 
     def __init__(

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from boxqte.errors import CertificateError
-from boxqte.models.decision import Decision
+from boxqte.models.decision import DecisionRule
 from boxqte.models.ensemble import ZERO_BAND, Missing, Test, TreeEnsemble, holds
 from boxqte.space.attributes import Attribute
 from boxqte.space.space import Space
@@ -68,12 +68,14 @@ class Question:
         decides = model.is_binary and model.predicts_classes
         if any(_number(e, "epsilon") for e in epsilon) or not decides or not {*sensitive} <= {*space.names}:
             raise Rejected("is no question for a certificate: epsilon is 0, and the model has two classes")
-        own = model.own_name
-        columns = {own(name): (a, j) for a, attribute in enumerate(space) for j, name in enumerate(attribute.columns)}
+        to_model = model.own_name
+        columns = {
+            to_model(name): (a, j) for a, attribute in enumerate(space) for j, name in enumerate(attribute.columns)
+        }
         rule = model.decision
         if rule is not None and rule.attribute is not None and len(columns) > model.n_features:
             for column in space[rule.attribute].columns:  # an attribute that the model itself does not take
-                del columns[own(column)]
+                del columns[to_model(column)]
         named = {*model.feature_names} == {*columns}
         if not named and (len(columns) != model.n_features or {*model.feature_names} & {*columns}):
             raise Rejected("the model's columns are not those of the space")
@@ -120,7 +122,7 @@ class Question:
         largest += max(abs(shift) for _, shift in self.shifts)
         self.dtype: Any = np.int64 if largest < 2**61 else object
 
-    def _decide(self, rule: Decision, kappa: Fraction, unit: int, base: Fraction) -> None:
+    def _decide(self, rule: DecisionRule, kappa: Fraction, unit: int, base: Fraction) -> None:
         """F less the level of its group, in units so fine that the levels, rounded down, are told from every F.
 
         The levels, and those of confidence, are ln(odds) + a rational; no F may lie within two fine units of one that is
@@ -235,12 +237,12 @@ def _number(value: object, what: str) -> Fraction:
     return Fraction(text)
 
 
-def _groups(rule: Decision, attribute: Attribute) -> list[int]:
+def _groups(rule: DecisionRule, attribute: Attribute) -> list[int]:
     """The group of each value, and of the missing one."""
     values: Any = attribute.values
     if attribute.is_numeric:
         values = range(int(attribute.low), min(int(attribute.high), int(attribute.low) + len(rule.thresholds)) + 1)
-    return rule.groups(attribute.name, values, attribute.missing is not None)
+    return rule.groups(attribute.name, values, attribute.missing is not None, attribute.labels)
 
 
 def _fine(odds: Fraction, size: Fraction, offset: Fraction) -> tuple[int, bool]:

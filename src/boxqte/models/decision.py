@@ -25,7 +25,7 @@ ACCEPTED = (
 
 
 @dataclass(frozen=True)
-class Decision:
+class DecisionRule:
     """Class 1 iff p >= tau (or p > tau); on a margin, iff F >= tau.
 
     `thresholds` has one entry (None, tau), or with an `attribute` one entry (value, tau) for each of its values.
@@ -111,14 +111,21 @@ class Decision:
         """What tells two rules apart, in whatever order their groups are given."""
         return repr((self.attribute, self.on, self.exclusive, sorted((str(v), str(tau)) for v, tau in self.thresholds)))
 
-    def groups(self, attribute: str, values: Sequence[Any], missing: bool) -> list[int]:
-        """The number of the threshold of each of the attribute's values, and of the missing one; equal ones are one."""
+    def groups(
+        self, attribute: str, values: Sequence[Any], missing: bool, labels: Sequence[str] | None = None
+    ) -> list[int]:
+        """The number of the threshold of each of the attribute's values, and of the missing one; equal ones are one.
+
+        A threshold names a value, its text or its label.
+        """
         keys = [*values, *([MISSING] if missing else [])]
+        texts = [*(labels or map(str, values)), MISSING]
         first: dict[Fraction, int] = {}
         found: dict[int, int] = {}
         taken: set[int] = set()
         for at, key in enumerate(keys):
             mine = [i for i, (given, _) in enumerate(self.thresholds) if _same(given, key)]
+            mine = mine or [i for i, (given, _) in enumerate(self.thresholds) if given == texts[at]]
             if not mine:
                 raise ModelError(
                     f"threshold: '{attribute}' has the value {key!r}, which has no threshold; give one for each of "
@@ -132,42 +139,42 @@ class Decision:
         return [found[at] for at in range(len(keys))]
 
 
-def decision_text(rule: Decision | None) -> str:
+def decision_text(rule: DecisionRule | None) -> str:
     """The rule in a few words; nothing where the model decides as its library does."""
     return "" if rule is None else rule.text()
 
 
-Threshold = Number | Mapping[str, Mapping[Any, Number]] | Decision
+Threshold = Number | Mapping[str, Mapping[Any, Number]] | DecisionRule
 """What a user gives as a threshold; `read_decision` says what it means."""
 
 
-def read_decision(given: object) -> Decision:
+def read_decision(given: object) -> DecisionRule:
     """The rule that a threshold means.
 
     A number is exact: text such as '0.3' and a float such as 0.3 both mean 3/10, as for epsilon and kappa (a float
     stands for its shortest decimal; `Fraction(0.3)` is the float itself). The library compares floats with floats; what
     that could change is reported as rounding-ambiguous.
     """
-    if isinstance(given, Decision):
+    if isinstance(given, DecisionRule):
         return given
     if isinstance(given, str) and ":" in given:
         given = _grouped(given)
     if not isinstance(given, Mapping):
         tau, exclusive = _number(given, "threshold")
-        return Decision(((None, tau),), exclusive=exclusive)
+        return DecisionRule(((None, tau),), exclusive=exclusive)
     if len(given) != 1 or not all(isinstance(table, Mapping) and table for table in given.values()):
         raise ModelError(f"threshold: {ACCEPTED}; found {shown(given)}")
     [(attribute, table)] = given.items()
-    read = [(value, *_number(level, f"threshold of {attribute} {value}")) for value, level in table.items()]
+    read = [(value, *_number(level, f"threshold: {attribute} {value}")) for value, level in table.items()]
     signs = {exclusive for _, _, exclusive in read}
     if len(signs) > 1:
         raise ModelError(f"threshold: p > tau for some values of '{attribute}' and p >= tau for others; give one kind")
-    return Decision(tuple((value, tau) for value, tau, _ in read), str(attribute), exclusive=signs.pop())
+    return DecisionRule(tuple((value, tau) for value, tau, _ in read), str(attribute), exclusive=signs.pop())
 
 
 def read_limit(given: object) -> tuple[Fraction, bool]:
     """A threshold on a value that a model predicts, and whether it is exclusive."""
-    if isinstance(given, Mapping | Decision) or (isinstance(given, str) and ":" in given):
+    if isinstance(given, Mapping | DecisionRule) or (isinstance(given, str) and ":" in given):
         raise ModelError(
             f"threshold: the model predicts a number; expected one threshold on it, such as 12.5 or '>12.5', found {shown(given)}"
         )

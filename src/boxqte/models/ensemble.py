@@ -21,7 +21,7 @@ import numpy.typing as npt
 from boxqte.errors import ModelError
 from boxqte.exact import above_log
 from boxqte.models.category_names import StoredNames
-from boxqte.models.decision import Decision
+from boxqte.models.decision import DecisionRule
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int32]
@@ -110,7 +110,7 @@ class TreeEnsemble:
     """Per feature the codes seen in training, where the library treats all others as missing (HistGradientBoosting)."""
     stored_names: Mapping[int, StoredNames] = field(default_factory=dict)
     """Per feature what the model has of its category values, where it needs a table to be sure of them (XGBoost)."""
-    decision: Decision | None = None
+    decision: DecisionRule | None = None
     """The decision rule, where it is not the library's own `predict`. With a threshold for each value of an attribute, a
     row has one more column at its end: the number of its threshold."""
     leaf_error: float = 0.0
@@ -303,7 +303,7 @@ class TreeEnsemble:
         - The link, where the class is decided on p > 1/2. 1 / (1 + exp(-F)) is more than 1/2 from F = 4u on, if exp errs
           by at most one unit in the last place; below that p may be exactly 1/2, although F > 0.
         - What a wrapper around the trees rounds (`further_rounding`).
-        - A threshold of the decision rule (`Decision.rounding_error`).
+        - A threshold of the decision rule (`DecisionRule.rounding_error`).
         """
         u = self.unit_roundoff
         size = np.abs(self.value).max(axis=1)

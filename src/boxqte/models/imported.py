@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from boxqte.models.decision import Decision
+from boxqte.models.decision import DecisionRule
 from boxqte.models.ensemble import TreeEnsemble
 
 Asks = Callable[[npt.NDArray[np.floating]], npt.NDArray[np.bool_]]
@@ -35,7 +35,7 @@ class ImportedModel:
     """The library's own `decision_function` for such rows, where it has one..."""
     margin_unit: Fraction = Fraction(1)
     """... and what it is multiplied by to be the ensemble's margin."""
-    pulled_back: Callable[[Asks], Decision] | None = None
+    pulled_back: Callable[[Asks], DecisionRule] | None = None
     """Where the probability is not the link of the margin (a calibrated model): the decision that a question about the
     probability means for the margin."""
     trees_in_file: int | None = None

@@ -19,7 +19,7 @@ import numpy as np
 
 from boxqte.errors import PropertyError, SpaceError
 from boxqte.exact import floor_of_log
-from boxqte.models.decision import Decision
+from boxqte.models.decision import DecisionRule
 from boxqte.models.ensemble import TreeEnsemble
 from boxqte.questions.axes import Axis
 from boxqte.questions.grid import Cut, Grid, Thresholds
@@ -29,7 +29,7 @@ from boxqte.space.attributes import Attribute
 HALF = Fraction(1, 2)
 
 
-def attribute_groups(rule: Decision | None, attribute: Attribute) -> tuple[int, ...]:
+def attribute_groups(rule: DecisionRule | None, attribute: Attribute) -> tuple[int, ...]:
     """The number of the threshold of each value of the attribute (and of the missing one); empty if it has no say."""
     if rule is None or rule.attribute != attribute.name:
         return ()
@@ -42,7 +42,7 @@ def attribute_groups(rule: Decision | None, attribute: Attribute) -> tuple[int, 
     if attribute.is_numeric:
         # one value more than there are thresholds is enough to see that one has none
         values = range(int(attribute.low), min(int(attribute.high), int(attribute.low) + len(rule.thresholds)) + 1)
-    return tuple(rule.groups(attribute.name, values, attribute.missing is not None))
+    return tuple(rule.groups(attribute.name, values, attribute.missing is not None, attribute.labels))
 
 
 def thresholds(model: TreeEnsemble, prop: Property, bits: int, rest: Fraction, group: int = 0) -> Thresholds:

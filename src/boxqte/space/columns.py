@@ -63,13 +63,15 @@ class ModelView:
     """The columns of whose categories the model has names that only the table makes certain."""
     fills: Mapping[str, Any] = field(default_factory=dict)
     """What the model itself writes for missing values: no value of the column, unless the table has it."""
+    beside: str | None = None
+    """A column that the model itself does not read, but its decision rule does."""
 
 
 def plain_columns(
     table: Table, view: ModelView, one_hot: Mapping[str, Sequence[str]] | str | None, wishes: Mapping[str, Wish]
 ) -> tuple[list[Reading], list[Lookalike]]:
     """One reading a column, or a one-hot group in the place of its first column; and what may be groups as well."""
-    names = view.reads
+    names = tuple(name for name in view.reads if name != view.beside)
     given = {name: wish.whole for name, wish in wishes.items() if wish.whole is not None}
     owner = {c: name for name, attribute in given.items() for c in attribute.columns}
     for column, name in owner.items():
@@ -209,7 +211,18 @@ def model_view(model: Any, encoder: Any, names: tuple[str, ...]) -> ModelView:
         named = getattr(encoder, "feature_names_in_", None) is not None
         columns = from_transformer(encoder, None if named else names)
         return ModelView(tuple(column.name for column in columns), "the encoder drops it", columns)
-    return ModelView(names) if model is None else _view_of(load_model(model), names)
+    if model is None:
+        return ModelView(names)
+    imported = load_model(model)
+    rule, features = imported.ensemble.decision, {*imported.ensemble.feature_names}
+    of_model = {imported.ensemble.own_name(name) for name in names}
+    if rule is None or rule.attribute not in names or imported.ensemble.own_name(rule.attribute) in features:
+        return _view_of(imported, names)
+    # a model without names of its own reads every column, if there are as many
+    if not of_model & features and len(names) <= len(features):
+        return _view_of(imported, names)
+    view = _view_of(imported, tuple(name for name in names if name != rule.attribute))
+    return replace(view, reads=(*view.reads, rule.attribute), beside=rule.attribute)
 
 
 def _view_of(model: ImportedModel, names: tuple[str, ...]) -> ModelView:

@@ -143,6 +143,9 @@ def infer_attributes(
         readings = encoded_columns(table, names, view.encoded, wishes, missing)
     else:
         readings, lookalikes = plain_columns(table, view, one_hot, wishes)
+    if view.beside is not None:
+        readings.append(Reading(view.beside, table.column(view.beside)))
+        wishes.setdefault(view.beside, Wish("categorical", "its values have decision thresholds"))
     check_names(wishes, readings, names)
     attributes, decisions = [], []
     for reading in readings:

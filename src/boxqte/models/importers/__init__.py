@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.errors import ModelError
-from boxqte.models.decision import Decision, Threshold, read_decision, read_limit
+from boxqte.models.decision import DecisionRule, Threshold, read_decision, read_limit
 from boxqte.models.ensemble import TreeEnsemble
 from boxqte.models.imported import Asks, ImportedModel
 from boxqte.models.scores import with_value_threshold
@@ -70,7 +70,7 @@ def load_model(source: object, *, allow_pickle: bool = False, threshold: Thresho
     return decided(imported, read_decision(threshold))
 
 
-def decided(model: ImportedModel, rule: Decision, asks: Asks | None = None) -> ImportedModel:
+def decided(model: ImportedModel, rule: DecisionRule, asks: Asks | None = None) -> ImportedModel:
     """The model with a decision rule. `asks` is the rule as its library computes it, for one that is not per group."""
     if not model.ensemble.is_binary:
         n = model.ensemble.n_outputs

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from boxqte.errors import ModelError
 from boxqte.exact import fraction, shown
-from boxqte.models.decision import Decision
+from boxqte.models.decision import DecisionRule
 from boxqte.models.ensemble import EnsembleBuilder, Link, Missing, Test, TreeEnsemble
 from boxqte.models.importers import ImportedModel
 from boxqte.models.importers.structure import (
@@ -260,13 +260,13 @@ def _classes(info: Mapping[str, Any], where: str) -> tuple[Link, tuple[Any, ...]
     return link, tuple(labels), loss
 
 
-def _decision(info: Mapping[str, Any], where: str) -> Decision | None:
+def _decision(info: Mapping[str, Any], where: str) -> DecisionRule | None:
     """The model's own threshold: CatBoost takes its logit once and asks whether the margin is above it."""
     field = f"{where}.binclass_probability_threshold"
     level = real(info.get("binclass_probability_threshold", "0.5"), field)
     if not 0 < level < 1:
         raise ModelError(f"{field}: {shown(level)}, accepted are numbers between 0 and 1")
-    return None if level == 0.5 else Decision(((None, fraction(level, ModelError, field)),), exclusive=True)
+    return None if level == 0.5 else DecisionRule(((None, fraction(level, ModelError, field)),), exclusive=True)
 
 
 def _scale_and_bias(pair: list[Any], outputs: int, where: str) -> tuple[Fraction, list[Fraction]]:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from boxqte.errors import ModelError
 from boxqte.exact import fraction, shown
-from boxqte.models.decision import Decision
+from boxqte.models.decision import DecisionRule
 from boxqte.models.importers import Asks, ImportedModel, decided, load_model
 from boxqte.models.importers.structure import real
 
@@ -63,7 +63,7 @@ def _by_probability(inner: ImportedModel, level: float, of_class: int, field: st
         raise ModelError(
             f"{field}: {shown(level)}, so that every input is of class {shown(other)}; nothing is to be asked"
         )
-    rule = Decision(((None, tau if of_class else 1 - tau),), exclusive=not of_class, of_class=of_class)
+    rule = DecisionRule(((None, tau if of_class else 1 - tau),), exclusive=not of_class, of_class=of_class)
     return decided(inner, rule, lambda p: (p[:, of_class] >= level) == bool(of_class))
 
 
@@ -72,7 +72,7 @@ def _by_margin(inner: ImportedModel, level: float, of_class: int, field: str) ->
     if margin is None:
         raise ModelError(f"{field}: the model has no decision_function; accepted is response_method='predict_proba'")
     tau = Fraction(level if of_class else -level) * inner.margin_unit
-    rule = Decision(((None, tau),), on="margin", exclusive=not of_class)
+    rule = DecisionRule(((None, tau),), on="margin", exclusive=not of_class)
     sign = 1 if of_class else -1
 
     def native(rows: Array) -> npt.NDArray[np.int64]:
@@ -113,12 +113,12 @@ def read_calibrated(model: Any, where: str) -> ImportedModel:
         found = score(rows)
         return calibrated(found if on_margin else found[:, 1])
 
-    def pulled_back(asks: Asks) -> Decision:
+    def pulled_back(asks: Asks) -> DecisionRule:
         return _pulled_back(inner, lambda scores: asks(calibrated(scores)), member, dtype, where)
 
     # the median of two classes: predict asks which probability is larger, and takes the first of two equal ones
     plain = replace(inner, margin=None, probability=probability, pulled_back=pulled_back, source=where)
-    return decided(plain, Decision(((None, Fraction(1, 2)),), exclusive=True), lambda p: p[:, 1] > p[:, 0])
+    return decided(plain, DecisionRule(((None, Fraction(1, 2)),), exclusive=True), lambda p: p[:, 1] > p[:, 0])
 
 
 def _calibrated(method: str, calibrator: Any, on_margin: bool, scores: Array) -> Array:
@@ -135,7 +135,7 @@ def _calibrated(method: str, calibrator: Any, on_margin: bool, scores: Array) ->
     return p
 
 
-def _pulled_back(inner: ImportedModel, asks: Asks, member: Any, dtype: Any, where: str) -> Decision:
+def _pulled_back(inner: ImportedModel, asks: Asks, member: Any, dtype: Any, where: str) -> DecisionRule:
     """The rule on the inner model's score: class 1 from the first float on that the calibrator takes there."""
     on_margin = inner.margin is not None
     low, high = (-LARGEST_MARGIN, LARGEST_MARGIN) if on_margin else (0.0, 1.0)
@@ -165,7 +165,7 @@ def _pulled_back(inner: ImportedModel, asks: Asks, member: Any, dtype: Any, wher
     if inner.pulled_back is not None:
         return inner.pulled_back(lambda p: p[:, 1] >= level)
     scale = inner.margin_unit if on_margin else 1
-    return Decision(
+    return DecisionRule(
         ((None, Fraction(level) * scale),),
         on="margin" if on_margin else "probability",
         slack=2 * Fraction(width) * scale,
