@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.pipeline import make_pipeline
 
 from boxqte.cli.main import main
 
@@ -59,6 +61,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     people = pd.read_csv(folder / "people.csv")
     forest = RandomForestClassifier(2, max_depth=2).fit(people[["income", "age"]], people["granted"])
     pd.to_pickle(forest, folder / "forest.pkl")
+    turned = make_pipeline(PCA(1), RandomForestClassifier(2, max_depth=2)).fit(
+        people[["income", "age"]], people["granted"]
+    )
+    pd.to_pickle(turned, folder / "pca.pkl")
     return folder
 
 
