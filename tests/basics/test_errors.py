@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeRegressor
 
 from boxqte.cli.main import main
@@ -61,6 +63,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pd.to_pickle(DecisionTreeRegressor().fit(people[["age"]], people["income"]), folder / "regressor.pkl")
     forest = RandomForestClassifier(2, max_depth=2).fit(people[["income", "age"]], people["granted"])
     pd.to_pickle(forest, folder / "forest.pkl")
+    turned = make_pipeline(PCA(1), RandomForestClassifier(2, max_depth=2)).fit(
+        people[["income", "age"]], people["granted"]
+    )
+    pd.to_pickle(turned, folder / "pca.pkl")
     return folder
 
 

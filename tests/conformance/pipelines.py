@@ -83,6 +83,7 @@ def people(n: int = 300, seed: int = 0, classes: int = 2) -> tuple[pd.DataFrame,
             ),
             "sex": rng.choice(["f", "m"], n),
             "level": rng.choice([1, 5, 9], n),
+            "empty": np.nan,
             "town": rng.choice(["?", "north", "south"], n),
         }
     )
@@ -195,7 +196,6 @@ READ: list[Kind] = [
     function("negative", slow=True),
     function("absolute", columns=["gain"]),
     function("square", columns=["gain"], slow=True),
-    function("reciprocal", final="LightGBM"),
     function("floor", slow=True),
     function("ceil", slow=True),
     function("trunc", columns=["gain"], slow=True),
@@ -250,6 +250,10 @@ READ: list[Kind] = [
         lambda: make_pipeline(SimpleImputer(strategy="most_frequent"), OrdinalEncoder()),
         ["job"],
     ),
+    number(
+        "SimpleImputer(keep_empty_features=True)", lambda: SimpleImputer(keep_empty_features=True), [*NUMBERS, "empty"]
+    ),
+    number("SimpleImputer of an empty column", SimpleImputer, [*NUMBERS, "empty"]),
     category(
         "SimpleImputer(missing_values='?')",
         lambda: make_pipeline(SimpleImputer(missing_values="?", strategy="most_frequent"), OneHotEncoder()),
@@ -317,6 +321,11 @@ READ: list[Kind] = [
             ("number", MinMaxScaler(), ["level"]),
         ),
         (*NUMBERS, "sex", "level"),
+    ),
+    Kind(
+        "FeatureUnion as the first step",
+        lambda: FeatureUnion([("same", "passthrough"), ("is", MissingIndicator()), ("scaled", StandardScaler())]),
+        NUMBERS,
     ),
     Kind(
         "FeatureUnion",
@@ -400,6 +409,12 @@ REFUSED: list[Kind] = [
         "FunctionTransformer(numpy.sin)",
         lambda: FunctionTransformer(np.sin),
         refused="FunctionTransformer with sin is not known to be monotone; accepted are numpy's functions of one number",
+    ),
+    number(
+        "FunctionTransformer(numpy.reciprocal)",
+        lambda: FunctionTransformer(np.reciprocal),
+        ["dose"],
+        refused="FunctionTransformer with reciprocal is not known to be monotone",
     ),
     number(
         "FunctionTransformer(a function of one's own)",
@@ -590,7 +605,7 @@ def leaves_of_hist(model: HistGradientBoostingClassifier, rows: Any) -> np.ndarr
 
 def takes_missing(pipeline: Any, like: pd.DataFrame, name: str) -> bool:
     """Whether the pipeline predicts for a row in which one column is missing."""
-    row = like.dropna().iloc[:1].copy()
+    row = like.dropna(subset=[c for c in like if c != "empty"]).iloc[:1].copy()
     row[name] = np.nan if row[name].dtype != object else pd.Series([np.nan], dtype=object, index=row.index)
     try:
         pipeline.predict(row)

@@ -27,11 +27,12 @@ Inputs = Callable[[Any], Any]
 
 WAY_OUT = "`boxqte test` (boxqte.find_idis) takes any model by its predict function"
 
-# ufunc -> where its monotone pieces, or its domain, begin; and whether it is rough
+# ufunc -> where its monotone pieces, or its domain, begin; and whether it is rough. None of them tells -0 from 0, as
+# numpy.reciprocal does: no test of a tree could.
 UFUNCS: dict[str, tuple[tuple[float, ...], bool]] = {
     **dict.fromkeys(("positive", "negative", "sign", "floor", "ceil", "trunc", "rint", "deg2rad", "rad2deg", "radians",
                      "degrees"), ((), False)),
-    **dict.fromkeys(("absolute", "fabs", "square", "sqrt", "reciprocal"), ((0.0,), False)),
+    **dict.fromkeys(("absolute", "fabs", "square", "sqrt"), ((0.0,), False)),
     **dict.fromkeys(("exp", "exp2", "expm1", "cbrt", "sinh", "tanh", "arctan", "arcsinh"), ((), True)),
     **dict.fromkeys(("log", "log2", "log10", "cosh"), ((0.0,), True)),
     **dict.fromkeys(("arcsin", "arccos", "arctanh"), ((-1.0, 1.0), True)),
@@ -202,7 +203,7 @@ def _scaler(step: Any, n: int, where: str) -> Step:
 
 
 def _quantiles(step: Any, n: int, where: str) -> Step:
-    # Each piece is computed from its own left end, so that from one to the next the value may fall by a unit.
+    # Each piece is computed from its own left end, so that from one to the next the value could fall by a unit.
     rough = step.output_distribution != "uniform"
     quantiles = np.asarray(step.quantiles_, np.float64)
     breaks = {i: np.unique(quantiles[np.isfinite(quantiles[:, i]), i]) for i in range(n)}

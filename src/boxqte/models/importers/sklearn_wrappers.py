@@ -261,7 +261,7 @@ def read_adaboost(model: Any, where: str) -> ImportedModel:
 
 def _tree_votes(member: Any, where: str, labels: tuple[Any, ...]) -> tuple[TreeEnsemble, npt.NDArray[np.int64]]:
     """A single tree, and per node the class that its `predict` says there: the first of its largest fractions."""
-    inner = _without_encoder(_member(member, where), where).ensemble
+    inner = _without_encoder(_member(member, where), member, where).ensemble
     member = _innermost(member)
     if type(member).__name__ not in SINGLE_TREES:
         raise ModelError(
