@@ -24,7 +24,7 @@ from boxqte.models.encoders import EncodedColumn
 from boxqte.models.ensemble import TreeEnsemble
 
 # The order matters only for files whose format two importers could claim; each recognises its own by content.
-LIBRARIES = ("xgboost", "lightgbm", "catboost", "sklearn")
+LIBRARIES = ("xgboost", "lightgbm", "catboost", "onnx", "sklearn")
 
 
 @dataclass(frozen=True, eq=False)
