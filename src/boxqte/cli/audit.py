@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 from boxqte.cli.arguments import (
     CommandError,
     add_display,
+    add_model_options,
     add_work,
     check_output,
     converter,
+    given_model,
     raise_first,
     read_names,
     read_tolerances,
@@ -41,7 +43,7 @@ def add_parser(commands: Any) -> None:
         "1 violated, 3 undecided, 2 bad input.",
     )
     parser.add_argument("model", metavar="MODEL", nargs="?", help="the model file (or `model` in boxqte.toml)")
-    parser.add_argument("--allow-pickle", action="store_true", help="unpickle the file, which runs code in it")
+    add_model_options(parser)
     _add_space(parser)
     _add_asked(parser)
     work = add_work(parser, "--engine", "--workers", "--memory-limit")
@@ -98,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
     kinds = {kind: read_names(getattr(arguments, kind), f"--{kind}") for kind in ("categorical", "integer", "real")}
     with _progress(arguments) as progress:
         found = audit(
-            arguments.model,
+            given_model(arguments),
             arguments.data,
             sensitive=sensitive,
             space=arguments.space,

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from boxqte.cli.arguments import (
     OK,
+    add_model_options,
     check_output,
     raise_first,
+    read_model,
     read_names,
     write_json,
 )
@@ -45,7 +47,7 @@ def _add_infer(spaces: Any) -> None:
     parser.add_argument("--mass", choices=("uniform", "data"), default="uniform",
                         help="all values of an attribute alike, or as often as in the data")  # fmt: skip
     parser.add_argument("--model", metavar="MODEL", help="use the model's columns, categories and encoder")
-    parser.add_argument("--allow-pickle", action="store_true", help="unpickle the model, which runs code in it")
+    add_model_options(parser)
     parser.set_defaults(run=_infer)
 
 
@@ -54,11 +56,7 @@ def _infer(arguments: argparse.Namespace) -> int:
     from boxqte.space.space import Space
     from boxqte.space.tables import read_table
 
-    model = None
-    if arguments.model is not None:
-        from boxqte.models.importers import load_model
-
-        model = load_model(arguments.model, allow_pickle=arguments.allow_pickle)
+    model = None if arguments.model is None else read_model(arguments)
     inference = Space.infer(
         read_table(arguments.data),
         label=arguments.label,

@@ -210,13 +210,11 @@ def model_text(imported: ImportedModel) -> str:
     """What the model is, as it was read."""
     model = imported.ensemble
     summary = model_json(imported)
+    trees = of_trees(model.n_trees, imported.trees_in_file, imported.trees_because)
     lines = [
         _line("model", imported.source),
         _line("library", model.library),
-        _line(
-            "trees",
-            f"{of_trees(model.n_trees, imported.trees_in_file)} with {model.n_leaves:,} leaves, depth {model.depth()}",
-        ),
+        _line("trees", f"{trees} with {model.n_leaves:,} leaves, depth {model.depth()}"),
         _line("classes", ", ".join(map(str, model.classes))),
         _line("link", LINK_WORDS[model.link]),
         _line("base", ", ".join(_number(b) for b in model.base)),

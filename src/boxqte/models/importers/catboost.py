@@ -27,6 +27,8 @@ from boxqte.errors import ModelError
 from boxqte.exact import shown
 from boxqte.models.ensemble import EnsembleBuilder, Link, Missing, Test, TreeEnsemble
 from boxqte.models.importers import ImportedModel
+from boxqte.models.importers.catboost_cbm import exported_cbm
+from boxqte.models.importers.rounds import Trees, rounds_used
 from boxqte.models.importers.structure import (
     MAX_FEATURES,
     MAX_NODES,
@@ -43,6 +45,7 @@ from boxqte.models.importers.structure import (
 
 FloatArray = npt.NDArray[np.float64]
 
+CBM = b"CBM1"
 MAX_TREE_DEPTH = 16  # CatBoost's own limit; a deeper oblivious tree would be written out as 2^depth leaves
 NAN_GOES_LEFT = {"AsIs": True, "AsFalse": True, "AsTrue": False}  # a comparison with NaN is false: not above the border
 LINKS: dict[str, Link] = {"Logloss": "sigmoid", "CrossEntropy": "sigmoid", "MultiClass": "softmax"}
@@ -75,26 +78,39 @@ def recognises(source: object) -> bool:
     """A live CatBoost model, or a file that opens like its JSON export."""
     if isinstance(source, Path):
         head = read_bytes(source, 4096)
-        return head.lstrip().startswith(b"{") and any(
-            key in head for key in (b'"features_info"', b'"oblivious_trees"', b'"ctr_data"', b'"catboost_version_info"')
+        return head.startswith(CBM) or (
+            head.lstrip().startswith(b"{")
+            and any(
+                key in head
+                for key in (b'"features_info"', b'"oblivious_trees"', b'"ctr_data"', b'"catboost_version_info"')
+            )
         )
     return any(c.__name__ == "CatBoost" and c.__module__.partition(".")[0] == "catboost" for c in type(source).__mro__)
 
 
-def load(source: Any, *, allow_pickle: bool) -> ImportedModel:
-    """Read a JSON export or a fitted model."""
+def load(source: Any, *, allow_pickle: bool, trees: Trees | None = None) -> ImportedModel:
+    """Read a JSON export, a .cbm file (which CatBoost itself makes JSON of) or a fitted model."""
     if isinstance(source, Path):
         name, data = str(source), read_bytes(source)
-        ensemble, features = parse(data, name)
+        if data.startswith(CBM):
+            data = exported_cbm(source)
+        ensemble, features, held = parse(data, name, trees)
         installed = importlib.util.find_spec("catboost") is not None
-        return ImportedModel(ensemble, name, _native(lambda: _model_from(data), features) if installed else None)
+        native = _native(lambda: _model_from(data), features, ensemble.n_trees) if installed else None
+        return ImportedModel(ensemble, name, native, trees_in_file=held)
     name = type_name(source)
-    ensemble, features = parse(_exported(source, name), name)
-    return ImportedModel(ensemble, name, _native(lambda: source, features))
+    best = getattr(source, "best_iteration_", None)
+    ensemble, features, held = parse(_exported(source, name), name, trees, None if best is None else best + 1)
+    return ImportedModel(ensemble, name, _native(lambda: source, features, ensemble.n_trees), trees_in_file=held)
 
 
-def parse(data: bytes, name: str) -> tuple[TreeEnsemble, Features]:
-    """The ensemble that a JSON export describes; `name` opens every error message."""
+def parse(
+    data: bytes, name: str, trees: Trees | None = None, best: int | None = None
+) -> tuple[TreeEnsemble, Features, int | None]:
+    """The ensemble that a JSON export describes, its features, and how many trees it has if not all of them count.
+
+    `name` opens every error message.
+    """
     document = parsed_json(data, name)
     where = f"{name}: "
     if not isinstance(document, dict):
@@ -108,10 +124,11 @@ def parse(data: bytes, name: str) -> tuple[TreeEnsemble, Features]:
     key, add = ("trees", _add_nested) if "trees" in document else ("oblivious_trees", _add_oblivious)
     if key == "trees" and document.get("oblivious_trees"):
         raise ModelError(f"{where}trees: given beside oblivious_trees; a model has one of them")
-    trees = _inside(document, key, list, where)
-    if not trees:
+    written = _inside(document, key, list, where)
+    if not written:
         raise ModelError(f"{where}{key}: the model has no trees")
-    for index, tree in enumerate(trees):
+    used = rounds_used(trees, range(len(written) + 1), best, len(written), where)
+    for index, tree in enumerate(written[:used]):
         nodes += add(builder, tree, f"{where}{key}[{index}]", features, outputs)
         if nodes > MAX_NODES:
             raise ModelError(f"{where}{key}: have more than {MAX_NODES} nodes")
@@ -124,7 +141,7 @@ def parse(data: bytes, name: str) -> tuple[TreeEnsemble, Features]:
         scale=scale,
         categories=features.categories,
     )
-    return ensemble, features
+    return ensemble, features, len(written) if used < len(written) else None
 
 
 def _features(info: Mapping[str, Any], where: str) -> Features:
@@ -392,14 +409,15 @@ def _model_from(data: bytes) -> Any:
         return catboost.CatBoostClassifier().load_model(str(path), format="json")
 
 
-def _native(model: Callable[[], Any], features: Features) -> Callable[[FloatArray], npt.NDArray[np.int64]]:
+def _native(model: Callable[[], Any], features: Features, trees: int) -> Callable[[FloatArray], npt.NDArray[np.int64]]:
     """Class indices by CatBoost itself, which takes category values, not codes."""
     ready: list[Any] = []
 
     def classes(rows: FloatArray) -> npt.NDArray[np.int64]:
         if not ready:
             ready.append(model())
-        labels = np.asarray(ready[0].predict(_frame(rows, features), prediction_type="Class")).reshape(-1).tolist()
+        predicted = ready[0].predict(_frame(rows, features), prediction_type="Class", ntree_end=trees)
+        labels = np.asarray(predicted).reshape(-1).tolist()
         index = {label: at for at, label in enumerate(ready[0].classes_.tolist())}
         return np.array([index[label] for label in labels], np.int64)
 

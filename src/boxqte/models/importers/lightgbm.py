@@ -26,12 +26,15 @@ from boxqte.errors import ModelError
 from boxqte.exact import shown
 from boxqte.models.ensemble import ZERO_BAND, EnsembleBuilder, Link, Missing, Test, TreeEnsemble
 from boxqte.models.importers import ImportedModel
+from boxqte.models.importers.lightgbm_dump import model_text
+from boxqte.models.importers.rounds import Trees, rounds_used
 from boxqte.models.importers.structure import (
     MAX_FEATURES,
     MAX_NODES,
     check_distinct,
     check_tree,
     integer,
+    parsed_json,
     read_bytes,
     type_name,
     within,
@@ -39,6 +42,7 @@ from boxqte.models.importers.structure import (
 
 FloatArray = npt.NDArray[np.float64]
 
+DUMP = (b'"num_tree_per_iteration"', b'"tree_info"', b'"max_feature_idx"')
 VERSIONS = ("v3", "v4")
 ACCEPTED = "accepted are 'binary', 'cross_entropy' and 'multiclass'"
 HEADER = frozenset((
@@ -72,55 +76,68 @@ class Objective:
 
 
 def recognises(source: object) -> bool:
-    """A live LightGBM model, or a file that opens like its text format."""
+    """A live LightGBM model, or a file that opens like its text format or the JSON of dump_model."""
     if isinstance(source, Path):
-        return read_bytes(source, 6).startswith((b"tree\n", b"tree\r"))
+        head = read_bytes(source, 4096)
+        return head.startswith((b"tree\n", b"tree\r")) or (
+            head.lstrip().startswith(b"{") and any(key in head for key in DUMP)
+        )
     return _is_lightgbm(source, "Booster") or _is_lightgbm(source, "LGBMModel")
 
 
-def load(source: Any, *, allow_pickle: bool) -> ImportedModel:
-    """Read a text model file, a Booster or a fitted LGBMClassifier."""
+def load(source: Any, *, allow_pickle: bool, trees: Trees | None = None) -> ImportedModel:
+    """Read a text model file, the JSON of dump_model, a Booster or a fitted LGBMClassifier."""
     if isinstance(source, Path):
         name = str(source)
-        text = _decoded(read_bytes(source), name)
-        ensemble = parse(text, name)
+        data = read_bytes(source)
+        text = model_text(parsed_json(data, name), name) if data.lstrip().startswith(b"{") else _decoded(data, name)
+        ensemble, held = parse(text, name, trees=trees)
         installed = importlib.util.find_spec("lightgbm") is not None
-        return ImportedModel(
-            ensemble, name, _native(lambda: _booster_from(_checked(text, name))) if installed else None
-        )
+        native = _native(lambda: _booster_from(_checked(text, name)), ensemble) if installed else None
+        return ImportedModel(ensemble, name, native, trees_in_file=held)
     name = type_name(source)
     booster, labels = source, None
     if not _is_lightgbm(source, "Booster"):
         booster, labels = _fitted(source, name)
-    text = booster.model_to_string()
-    ensemble = parse(text, name, labels)
+    text = booster.model_to_string(num_iteration=None if trees is None else -1)  # None is up to the best iteration
+    ensemble, held = parse(text, name, labels, trees, booster.best_iteration if booster.best_iteration > 0 else None)
     _check_sigmoid(booster, text, name)
-    held = booster.num_trees()
-    return ImportedModel(
-        ensemble, name, _native(lambda: booster), trees_in_file=held if held > ensemble.n_trees else None
-    )
+    all_trees = booster.num_trees()
+    held = all_trees if all_trees > ensemble.n_trees else held
+    return ImportedModel(ensemble, name, _native(lambda: booster, ensemble), trees_in_file=held)
 
 
-def parse(text: str, name: str, labels: Sequence[Any] | None = None) -> TreeEnsemble:
-    """The ensemble that a model text describes; `name` opens every error message."""
-    header, trees, tail = _sections(text, name)
+def parse(
+    text: str,
+    name: str,
+    labels: Sequence[Any] | None = None,
+    trees: Trees | None = None,
+    best: int | None = None,
+) -> tuple[TreeEnsemble, int | None]:
+    """The ensemble that a model text describes, and how many trees it has if not all count; `name` opens every error."""
+    header, blocks, tail = _sections(text, name)
     where = f"{name}: "
+    per_round = _integer(header, "num_tree_per_iteration", where, 1, MAX_FEATURES)
+    ends = range(0, len(blocks) + 1, per_round)
+    used = ends[rounds_used(trees, ends, best, len(ends) - 1, where)]
+    held = len(blocks) if trees is not None and used < len(blocks) else None
+    blocks = blocks if held is None else blocks[:used]
     columns = _integer(header, "max_feature_idx", where, 0, MAX_FEATURES - 1) + 1
     names = _words(header, "feature_names", where, columns)
     check_distinct(names, f"{where}feature_names:")
     infos = _words(header, "feature_infos", where, columns)
-    objective = _objective(header, where, len(trees))
+    objective = _objective(header, where, len(blocks))
     classes = tuple(range(max(2, objective.outputs))) if labels is None else tuple(labels)
     if len(classes) != max(2, objective.outputs):
         raise ModelError(f"{where}classes_: has {len(classes)} entries, expected {max(2, objective.outputs)}")
     builder = EnsembleBuilder()
     codes: dict[int, set[int]] = {}
     nodes = 0
-    for index, fields in enumerate(trees):
+    for index, fields in enumerate(blocks):
         nodes += _add_tree(builder, fields, f"{where}Tree={index}.", columns, index % objective.outputs, codes)
         if nodes > MAX_NODES:
             raise ModelError(f"{where}num_leaves: the trees have more than {MAX_NODES} nodes")
-    return builder.build(
+    ensemble = builder.build(
         library="lightgbm",
         feature_names=names,
         base=[Fraction(0)] * objective.outputs,
@@ -130,6 +147,7 @@ def parse(text: str, name: str, labels: Sequence[Any] | None = None) -> TreeEnse
         decides_on="probability",
         categories=_categories(tail, infos, codes, where),
     )
+    return ensemble, held
 
 
 def _sections(text: str, name: str) -> tuple[dict[str, str], list[dict[str, str]], list[str]]:
@@ -350,14 +368,15 @@ def _categories(
     return {column: tuple(values) for column, values in zip(columns, lists)}
 
 
-def _native(booster: Callable[[], Any]) -> Callable[[FloatArray], npt.NDArray[np.int64]]:
+def _native(booster: Callable[[], Any], ensemble: TreeEnsemble) -> Callable[[FloatArray], npt.NDArray[np.int64]]:
     """Class indices by LightGBM itself; a probability of exactly 1/2 is class 0, as in LGBMClassifier.predict."""
     ready: list[Any] = []
+    rounds = ensemble.n_trees // ensemble.n_outputs
 
     def classes(rows: FloatArray) -> npt.NDArray[np.int64]:
         if not ready:
             ready.append(booster())
-        scores = np.asarray(ready[0].predict(np.ascontiguousarray(rows, np.float64)))
+        scores = np.asarray(ready[0].predict(np.ascontiguousarray(rows, np.float64), num_iteration=rounds))
         return (scores > 0.5).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1).astype(np.int64)
 
     return classes

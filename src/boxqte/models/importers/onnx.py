@@ -21,7 +21,8 @@ from boxqte.models.ensemble import EnsembleBuilder, Test
 from boxqte.models.importers import ImportedModel
 from boxqte.models.importers.onnx_columns import OTHER_WAY, Column, columns_before, pulled_back
 from boxqte.models.importers.onnx_graph import INT32, INT64, ML, Graph, Node, read_graph
-from boxqte.models.importers.onnx_trees import EQ, GT, GTE, LEAF, LT, NEQ, Trees, read_trees
+from boxqte.models.importers.onnx_trees import EQ, GT, GTE, LEAF, LT, NEQ, OnnxTrees, read_trees
+from boxqte.models.importers.rounds import Trees, refuse_rounds
 from boxqte.models.importers.structure import read_bytes
 
 MAX_BYTES = 2**31 - 1  # protobuf's own limit
@@ -52,8 +53,9 @@ def recognises(source: object) -> bool:
     )
 
 
-def load(source: Any, *, allow_pickle: bool) -> ImportedModel:
+def load(source: Any, *, allow_pickle: bool, trees: Trees | None = None) -> ImportedModel:
     """Read an ONNX file."""
+    refuse_rounds(trees, f"{source}: an ONNX file")
     name, data = str(source), read_bytes(source, MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise ModelError(f"{name}: has more than {MAX_BYTES} bytes")
@@ -72,10 +74,9 @@ def load(source: Any, *, allow_pickle: bool) -> ImportedModel:
             f"{node.where}: has float64 numbers for an input that is not float64, which onnxruntime refuses"
         )
     labels = _check_outputs(graph, node, name)
-    trees = read_trees(node, len(columns))
+    read = read_trees(node, len(columns))
     features = _features(graph, columns, name)
-    builder = _Builder(trees, columns, features, node.where, wide)
-    ensemble = builder.build(labels or trees.classes)
+    ensemble = _Builder(read, columns, features, node.where, wide).build(labels or read.classes)
     encoded = _encoded(graph, features)
     installed = importlib.util.find_spec("onnxruntime") is not None
     replay = _Replay(data, graph, features, encoded, ensemble.classes, node, name)
@@ -204,7 +205,7 @@ def _encoded(graph: Graph, features: list[Feature]) -> tuple[EncodedColumn, ...]
 class _Builder:
     """Trees on the columns before them as trees on the ensemble's columns."""
 
-    def __init__(self, trees: Trees, columns: tuple[Column, ...], features: list[Feature], where: str, wide: bool):
+    def __init__(self, trees: OnnxTrees, columns: tuple[Column, ...], features: list[Feature], where: str, wide: bool):
         self.trees, self.columns, self.where, self.wide = trees, columns, where, wide
         self.features = features
         self.place = {id(f.column) if f.column is not None else f.raw: at for at, f in enumerate(features)}

@@ -40,7 +40,7 @@ REGRESSOR = (*(f"target_{name}" for name in WEIGHTS), "n_targets", "aggregate_fu
 
 
 @dataclass(frozen=True, eq=False)
-class Trees:
+class OnnxTrees:
     """All nodes of all trees in the file's order; children are places in these arrays."""
 
     feature: IntArray
@@ -58,7 +58,7 @@ class Trees:
     classes: tuple[Any, ...]
 
 
-def read_trees(node: Node, n_features: int) -> Trees:
+def read_trees(node: Node, n_features: int) -> OnnxTrees:
     """The checked trees of a TreeEnsembleClassifier."""
     node.only(*NODES, *(CLASSIFIER if node.op == "TreeEnsembleClassifier" else REGRESSOR))
     if node.op != "TreeEnsembleClassifier":
@@ -96,7 +96,7 @@ def read_trees(node: Node, n_features: int) -> Trees:
     ]
     _check_trees(children[0], children[1], inner, roots, where)
     value, base, link, classes = _classes(node, places, inner, roots)
-    return Trees(feature, mode, threshold, children[0], children[1], tracks == 1 if len(tracks) else np.zeros(n, bool),
+    return OnnxTrees(feature, mode, threshold, children[0], children[1], tracks == 1 if len(tracks) else np.zeros(n, bool),
                  node_id, roots, value, base, link, classes)  # fmt: skip
 
 

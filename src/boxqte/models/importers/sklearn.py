@@ -21,7 +21,9 @@ from boxqte.exact import shown
 from boxqte.models.encoders import from_transformer
 from boxqte.models.ensemble import EnsembleBuilder, FloatArray, Test
 from boxqte.models.importers import ImportedModel, load_model
+from boxqte.models.importers.rounds import Trees
 from boxqte.models.importers.sklearn_pipeline import read_pipeline
+from boxqte.models.importers.sklearn_stages import cut_stages
 from boxqte.models.importers.structure import check_tree, finite, integer, numbers, real, within
 from boxqte.models.importers.unpickle import looks_like_pickle, looks_like_skops, one_line, read_pickle, read_skops
 
@@ -39,14 +41,16 @@ def recognises(source: object) -> bool:
     return any(cls.__module__.partition(".")[0] == "sklearn" for cls in type(source).__mro__)
 
 
-def load(source: Any, *, allow_pickle: bool) -> ImportedModel:
+def load(source: Any, *, allow_pickle: bool, trees: Trees | None = None) -> ImportedModel:
     """Read a live estimator or pipeline, or a file that holds one."""
     if not isinstance(source, Path):
-        return _import(source)
+        return cut_stages(source, _import(source), trees, _native)
     read = read_skops if looks_like_skops(source) else read_pickle
     model = read(source, allow_pickle=allow_pickle)
     try:
-        return replace(_import(model), source=str(source))
+        if type(model).__module__.partition(".")[0] in OTHER_LIBRARIES:
+            return replace(load_model(model, trees=trees), source=str(source))
+        return replace(cut_stages(model, _import(model), trees, _native), source=str(source))
     except ModelError as error:
         raise ModelError(f"{source}: {error}") from error
 

@@ -21,6 +21,7 @@ import numpy as np
 from boxqte.errors import ModelError
 from boxqte.exact import shown
 from boxqte.models.ensemble import Decides, EnsembleBuilder, Link, TreeEnsemble
+from boxqte.models.importers.rounds import Trees, rounds_used
 from boxqte.models.importers.structure import (
     MAX_FEATURES,
     MAX_NODES,
@@ -94,8 +95,8 @@ class Model:
         )
 
 
-def read_model(document: Any, *, until_best: bool) -> Model:
-    """Validate a document; with `until_best` the trees after the best iteration are left out."""
+def read_model(document: Any, *, until_best: bool, trees: Trees | None = None) -> Model:
+    """Validate a document; with `until_best` the trees after the best iteration are left out, unless `trees` says more."""
     learner = get(document, "learner", dict, "document")
     version = _read_version(document)
     objective = _read_objective(learner, version)
@@ -105,14 +106,15 @@ def read_model(document: Any, *, until_best: bool) -> Model:
     base = _read_base(param, objective, n_outputs)
     forest, where = _read_booster(learner)
     categories = _read_categories(forest, n_features, where)
-    trees, outputs = _read_trees(forest, n_features, n_outputs, categories, where)
+    nodes, outputs = _read_trees(forest, n_features, n_outputs, categories, where)
     weights = _read_weights(learner, len(outputs), vector=-1 in outputs)
     ends = _read_rounds(forest, len(outputs), 1 if -1 in outputs else n_outputs, where)
-    rounds = _read_best(learner, len(ends) - 1) if until_best else 0
+    best = _read_best(learner, len(ends) - 1)
+    rounds = rounds_used(trees, ends.tolist(), best or None, best if until_best else 0, "")
     used = int(ends[rounds]) if rounds else len(outputs)
     names = _read_feature_names(learner, n_features)
     held = len(outputs) if used < len(outputs) else None
-    return Model(objective, names, trees, outputs[:used], weights[:used], rounds, base, categories, held)
+    return Model(objective, names, nodes, outputs[:used], weights[:used], rounds, base, categories, held)
 
 
 # --- the learner ---
