@@ -12,7 +12,7 @@ from boxqte.errors import ModelError
 from boxqte.models.importers.structure import read_bytes
 
 SECONDS = 120
-MEMORY = 4 * 2**30  # bytes of address space; importing CatBoost alone takes one and a half of these
+MEMORY = 4 * 2**30  # bytes of address space; importing CatBoost takes one GiB of it
 # The child's whole program. It says nothing but what CatBoost says; its exit code and the file are what count.
 CHILD = """
 import sys
