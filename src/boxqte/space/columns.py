@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from boxqte.basics.checks import as_names, did_you_mean
 from boxqte.errors import SpaceError
+from boxqte.models.categories import HashedCategories
 from boxqte.models.encoders import EncodedColumn, from_transformer
 from boxqte.models.ensemble import Test, TreeEnsemble
 from boxqte.models.importers import load_model
@@ -186,7 +187,9 @@ def _ensemble_view(ensemble: TreeEnsemble, names: tuple[str, ...]) -> ModelView:
     else:
         raise SpaceError(f"model: it reads {len(features)} columns ({features[0]}, ...), the table has {len(names)}")
     split_by_sets = {int(f) for f in ensemble.feature[ensemble.test == Test.IN_SET]}
-    categories = {features[f]: ensemble.categories.get(f) for f in sorted(split_by_sets | set(ensemble.categories))}
+    # Hashes are no values: such a model takes whatever categories the table has.
+    listed = {f: values for f, values in ensemble.categories.items() if not isinstance(values, HashedCategories)}
+    categories = {features[f]: listed.get(f) for f in sorted(split_by_sets | set(ensemble.categories))}
     reads = tuple(name for name in names if name in set(features))
     return ModelView(reads, "the model does not read it", None, categories)
 
