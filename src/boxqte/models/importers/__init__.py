@@ -25,9 +25,10 @@ from boxqte.errors import ModelError
 from boxqte.models.encoders import EncodedColumn
 from boxqte.models.ensemble import TreeEnsemble
 from boxqte.models.importers.archives import is_archive, unpacked
-from boxqte.models.importers.looks import ACCEPTED, ANY_MODEL, described
+from boxqte.models.importers.looks import ACCEPTED, described
 from boxqte.models.importers.mlflow import NAME, inner_file
 from boxqte.models.importers.rounds import Trees, read_trees, refuse_rounds
+from boxqte.models.importers.structure import ANY_MODEL
 
 # The order matters only for files whose format two importers could claim; each recognises its own by content.
 LIBRARIES = ("xgboost", "lightgbm", "catboost", "onnx", "sklearn")

@@ -13,6 +13,7 @@ from typing import Any
 
 from boxqte.errors import ModelError
 from boxqte.exact import shown
+from boxqte.models.importers.structure import ANY_MODEL
 from boxqte.models.importers.unpickle import GZIP, ZIP, looks_like_pickle, looks_like_skops
 
 MAX_RATIO = 200  # model files shrink to a tenth or a fiftieth; what shrinks to less is a bomb
@@ -63,7 +64,7 @@ def _from_zip(path: Path, folder: str, limit: int) -> str:
         names = [member.filename for member in members]
         known = _known_zip(names)
         if known:
-            raise ModelError(f"{path}: this is a zip file {known}; `boxqte test` asks any predict function")
+            raise ModelError(f"{path}: this is a zip file {known}; {ANY_MODEL}")
         if len(members) != 1:
             listed = ", ".join(shown(name) for name in names[:5]) + (", ..." if len(names) > 5 else "")
             raise ModelError(

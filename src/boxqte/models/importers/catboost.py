@@ -32,6 +32,7 @@ from boxqte.models.importers.catboost_cbm import exported_cbm
 from boxqte.models.importers.catboost_ctr import Statistic, Unread, read_statistics
 from boxqte.models.importers.rounds import Trees, rounds_used
 from boxqte.models.importers.structure import (
+    ANY_MODEL,
     MAX_FEATURES,
     MAX_NODES,
     check_distinct,
@@ -52,7 +53,6 @@ MAX_TREE_DEPTH = 16  # CatBoost's own limit; a deeper oblivious tree would be wr
 NAN_GOES_LEFT = {"AsIs": True, "AsFalse": True, "AsTrue": False}  # a comparison with NaN is false: not above the border
 LINKS: dict[str, Link] = {"Logloss": "sigmoid", "CrossEntropy": "sigmoid", "MultiClass": "softmax"}
 MAX_CELLS = 50_000_000  # categories times borders: a set a split
-OTHER_WAY = "for any predict function there is `boxqte test`"
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def _features(info: Mapping[str, Any], statistics: list[Statistic | Unread], whe
     """
     for key, what in (("text_features", "text"), ("embedding_features", "embedding")):
         if info.get(key):
-            raise ModelError(f"{where}.{key}: {what} features are not supported; {OTHER_WAY}")
+            raise ModelError(f"{where}.{key}: {what} features are not supported; {ANY_MODEL}")
     names: dict[int, str] = {}
     splits: list[tuple[str, Split | str]] = []
     floats = _entries(info, "float_features", where)

@@ -29,6 +29,7 @@ from boxqte.models.importers import ImportedModel
 from boxqte.models.importers.lightgbm_dump import model_text
 from boxqte.models.importers.rounds import Trees, rounds_used
 from boxqte.models.importers.structure import (
+    ANY_MODEL,
     MAX_FEATURES,
     MAX_NODES,
     check_distinct,
@@ -207,7 +208,7 @@ def _fields(lines: list[str], known: frozenset[str], where: str) -> dict[str, st
 def _objective(header: Mapping[str, str], where: str, n_trees: int) -> Objective:
     """The link, and the scale of the margin: sigmoid's own parameter, and 1/m if m trees are averaged (rf)."""
     if "objective" not in header:
-        raise ModelError(f"{where}objective: missing, as for a custom objective; {ACCEPTED}")
+        raise ModelError(f"{where}objective: missing, as for a custom objective; {ACCEPTED}; {ANY_MODEL}")
     kind, *rest = header["objective"].split(" ")
     per_iteration = _integer(header, "num_tree_per_iteration", where, 1, MAX_FEATURES)
     num_class = _integer(header, "num_class", where, 1, MAX_FEATURES)
@@ -229,7 +230,9 @@ def _objective(header: Mapping[str, str], where: str, n_trees: int) -> Objective
         if _integers(value, f"{where}objective.num_class", 1)[0] != num_class or num_class < 2:
             raise ModelError(f"{where}objective.num_class: {shown(value)}, but num_class is {num_class}")
     elif kind == "multiclassova":
-        raise ModelError(f"{where}objective: 'multiclassova' scores each class by its own sigmoid; {ACCEPTED}")
+        raise ModelError(
+            f"{where}objective: 'multiclassova' scores each class by its own sigmoid; {ACCEPTED}; {ANY_MODEL}"
+        )
     elif kind != "cross_entropy":
         raise ModelError(f"{where}objective: {shown(kind)} does not predict classes; {ACCEPTED}")
     if link == "sigmoid" and num_class != 1:
@@ -253,7 +256,7 @@ def _add_tree(
 ) -> int:
     """Add one tree: splits are nodes 0..n-2 as in the file, leaf j is node n-1+j. Returns the number of nodes."""
     if "is_linear" in fields and _integer(fields, "is_linear", where, 0, 1):
-        raise ModelError(f"{where}is_linear: 1; a linear tree has no constant leaves and is not supported")
+        raise ModelError(f"{where}is_linear: 1; a linear tree has no constant leaves and is not supported; {ANY_MODEL}")
     leaves = _integer(fields, "num_leaves", where, 1, MAX_NODES)
     splits = leaves - 1
     value = _reals(_field(fields, "leaf_value", where), f"{where}leaf_value", leaves)

@@ -11,7 +11,7 @@ from typing import Any
 
 from boxqte.errors import ModelError
 from boxqte.exact import shown
-from boxqte.models.importers.structure import MAX_NODES, get, integer, real
+from boxqte.models.importers.structure import ANY_MODEL, MAX_NODES, get, integer, real
 
 MISSING = {"None": 0, "Zero": 1, "NaN": 2}
 MAX_CODE = 2**20  # a bitset is as long as its largest code
@@ -110,7 +110,9 @@ def _tree(tree: Any, where: str) -> tuple[list[str], int]:
                 raise ModelError(f"{here}.leaf_index: {number} occurs twice")
             values[number] = repr(real(get(node, "leaf_value", (int, float), here), f"{here}.leaf_value"))
             if "leaf_coeff" in node or "leaf_const" in node:
-                raise ModelError(f"{here}.leaf_coeff: a linear tree has no constant leaves and is not supported")
+                raise ModelError(
+                    f"{here}.leaf_coeff: a linear tree has no constant leaves and is not supported; {ANY_MODEL}"
+                )
             child = ~number
         if parent >= 0:
             splits[parent][side] = child

@@ -7,10 +7,9 @@ import re
 from pathlib import Path
 
 from boxqte.exact import shown
-from boxqte.models.importers.structure import read_bytes
+from boxqte.models.importers.structure import ANY_MODEL, read_bytes
 
 HEAD = 8192
-ANY_MODEL = "`boxqte test` asks any predict function"
 ACCEPTED = (
     "accepted are XGBoost (JSON, UBJSON), LightGBM (text, dump_model JSON), CatBoost (JSON, cbm), ONNX, an MLflow folder, "
     "scikit-learn (skops; pickle with allow_pickle=True), any of these in gz or zip, and live models of these libraries"

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from boxqte.errors import ModelError
 from boxqte.exact import shown
-from boxqte.models.importers.structure import read_bytes
+from boxqte.models.importers.structure import ANY_MODEL, read_bytes
 
 NAME = "MLmodel"
 MAX_BYTES = 2**20
@@ -34,8 +34,8 @@ def inner_file(folder: Path) -> tuple[Path, bool]:
     flavor = next((name for name in FILES if name in flavors), None)
     if flavor is None:
         raise ModelError(
-            f"{where}: this is an MLflow model of flavor {', '.join(flavors)}; accepted are {', '.join(FILES)}; for any "
-            "predict function there is `boxqte test`"
+            f"{where}: this is an MLflow model of flavor {', '.join(flavors)}; accepted are {', '.join(FILES)}; "
+            f"{ANY_MODEL}"
         )
     given = next((flavors[flavor][key] for key in FILES[flavor] if flavors[flavor].get(key)), None)
     if given is None:

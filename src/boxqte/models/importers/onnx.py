@@ -19,11 +19,11 @@ from boxqte.exact import shown
 from boxqte.models.encoders import EncodedColumn
 from boxqte.models.ensemble import EnsembleBuilder, Test
 from boxqte.models.importers import ImportedModel
-from boxqte.models.importers.onnx_columns import OTHER_WAY, Column, columns_before, pulled_back
+from boxqte.models.importers.onnx_columns import Column, columns_before, pulled_back
 from boxqte.models.importers.onnx_graph import INT32, INT64, ML, Graph, Node, read_graph
 from boxqte.models.importers.onnx_trees import EQ, GT, GTE, LEAF, LT, NEQ, OnnxTrees, read_trees
 from boxqte.models.importers.rounds import Trees, refuse_rounds
-from boxqte.models.importers.structure import read_bytes
+from boxqte.models.importers.structure import ANY_MODEL, read_bytes
 
 MAX_BYTES = 2**31 - 1  # protobuf's own limit
 LARGEST_CODE = 2**24  # up to which every integer is a float32
@@ -90,7 +90,7 @@ def _trees_of(graph: Graph, name: str) -> Node:
         what = "no tree ensemble" if not found else f"{len(found)} tree ensembles"
         raise ModelError(
             f"{name}: this is an ONNX file with operators {graph.operators or 'of no kind'}: {what}; accepted is one "
-            f"{TREES[0]}; {OTHER_WAY}"
+            f"{TREES[0]}; {ANY_MODEL}"
         )
     return found[0]
 
@@ -127,7 +127,7 @@ def _check_outputs(graph: Graph, node: Node, name: str) -> tuple[Any, ...] | Non
         if not plain or (from_label and from_scores):
             raise ModelError(
                 f"{after.where}: changes what the trees say (the file has operators {graph.operators}); accepted behind "
-                f"them are Cast, Identity, Reshape, Squeeze, ZipMap; {OTHER_WAY}"
+                f"them are Cast, Identity, Reshape, Squeeze, ZipMap; {ANY_MODEL}"
             )
         (label if from_label else scores).update(after.outputs)
     if not label.intersection(graph.outputs):
@@ -286,7 +286,7 @@ class _Builder:
         if not plain or (limit != np.floor(limit)).any() or (limit < 0).any() or (limit >= LARGEST_CODE).any():
             raise ModelError(
                 f"{self.where}.nodes_modes: BRANCH_EQ and BRANCH_NEQ are read for categories only, that is on an input column "
-                f"that every node compares with whole numbers from 0 on and in no other way; {OTHER_WAY}"
+                f"that every node compares with whole numbers from 0 on and in no other way; {ANY_MODEL}"
             )
         sets.update((int(node), [int(code)]) for node, code in zip(own, limit))
         return trees.tracks_true[own] & (trees.mode[own] == EQ)

@@ -18,14 +18,13 @@ import numpy.typing as npt
 from boxqte.errors import ModelError
 from boxqte.exact import shown
 from boxqte.models.importers.onnx_graph import ML, TYPES, Graph, Node
-from boxqte.models.importers.structure import check_distinct
+from boxqte.models.importers.structure import ANY_MODEL, check_distinct
 
 Values = npt.NDArray[Any]
 Step = Callable[[Values], Values]
 MAX_COLUMNS = 200_000  # of all tensors together: a small file may name a column over and over
 MAX_STEPS = 100
 MAX_TABLE = 4_000_000  # numbers that the values of one column write
-OTHER_WAY = "for any predict function there is `boxqte test`"
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +93,7 @@ def columns_before(graph: Graph, node: Node) -> tuple[Column, ...]:
         if reader is None:
             raise ModelError(
                 f"{before.where}: {shown(before.op)[1:-1]} is not a step that can be pulled back column by column (the file has "
-                f"operators {graph.operators}); accepted before the trees are {ACCEPTED}; {OTHER_WAY}"
+                f"operators {graph.operators}); accepted before the trees are {ACCEPTED}; {ANY_MODEL}"
             )
         given = [tensors[name] for name in before.inputs if name in tensors]
         fixed = [constants[name] for name in before.inputs if name in constants]

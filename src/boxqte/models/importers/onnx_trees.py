@@ -22,7 +22,7 @@ from boxqte.errors import ModelError
 from boxqte.exact import shown
 from boxqte.models.ensemble import Link
 from boxqte.models.importers.onnx_graph import Node
-from boxqte.models.importers.structure import MAX_FEATURES, MAX_NODES, check_tree, finite, within
+from boxqte.models.importers.structure import ANY_MODEL, MAX_FEATURES, MAX_NODES, check_tree, finite, within
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -63,7 +63,9 @@ def read_trees(node: Node, n_features: int) -> OnnxTrees:
     node.only(*NODES, *(CLASSIFIER if node.op == "TreeEnsembleClassifier" else REGRESSOR))
     if node.op != "TreeEnsembleClassifier":
         # Read as a scorer once there is a link for one: everything below but `_classes` is the same for it.
-        raise ModelError(f"{node.where}: a regressor predicts numbers, not classes; accepted are classifiers")
+        raise ModelError(
+            f"{node.where}: a regressor predicts numbers, not classes; accepted are classifiers; {ANY_MODEL}"
+        )
     where = node.where
     treeids = _integers(node, "nodes_treeids", None)
     n = len(treeids)
@@ -207,7 +209,7 @@ def _several(transform: str, nonnegative: bool, where: str) -> Link:
     if transform == "NONE":
         return "mean"
     raise ModelError(
-        f"{where}.post_transform: {shown(transform)} is not read for several classes; accepted are NONE, SOFTMAX"
+        f"{where}.post_transform: {shown(transform)} is not read for several classes; accepted are NONE, SOFTMAX; {ANY_MODEL}"
     )
 
 
@@ -219,7 +221,7 @@ def _two(
     where = node.where
     if transform not in ("NONE", "LOGISTIC"):
         raise ModelError(
-            f"{where}.post_transform: {shown(transform)} is not read for two classes; accepted are NONE, LOGISTIC"
+            f"{where}.post_transform: {shown(transform)} is not read for two classes; accepted are NONE, LOGISTIC; {ANY_MODEL}"
         )
     both, second = has.all(axis=1).any(), has[:, 1].any()
     if second and has[:, 0].any():

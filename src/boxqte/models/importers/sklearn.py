@@ -24,7 +24,7 @@ from boxqte.models.importers import ImportedModel, load_model
 from boxqte.models.importers.rounds import Trees
 from boxqte.models.importers.sklearn_pipeline import read_pipeline
 from boxqte.models.importers.sklearn_stages import cut_stages
-from boxqte.models.importers.structure import check_tree, finite, integer, numbers, real, within
+from boxqte.models.importers.structure import ANY_MODEL, check_tree, finite, integer, numbers, real, within
 from boxqte.models.importers.unpickle import looks_like_pickle, looks_like_skops, one_line, read_pickle, read_skops
 
 Native = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.int64]]
@@ -69,7 +69,7 @@ def _import(model: Any) -> ImportedModel:
         # beyond listing.
         raise ModelError(f"{cls.__name__}: malformed ({one_line(error)})") from error
     accepted = ", ".join(READERS)
-    raise ModelError(f"{cls.__module__}.{cls.__qualname__} is not read; accepted are exactly {accepted}")
+    raise ModelError(f"{cls.__module__}.{cls.__qualname__} is not read; accepted are exactly {accepted}; {ANY_MODEL}")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ def _initial(model: Any, n_features: int, n_outputs: int, where: str) -> list[fl
     if not (isinstance(init, str) and init == "zero") and not (constant and init.strategy != "stratified"):
         found = init if isinstance(init, str) else type(init).__name__
         raise ModelError(f"{where}.init: {shown(found)} is not read; accepted are None, 'zero' and a DummyClassifier "
-                         "whose strategy is not 'stratified'")  # fmt: skip
+                         f"whose strategy is not 'stratified'; {ANY_MODEL}")  # fmt: skip
     raw = np.asarray(model._raw_predict_init(np.zeros((1, n_features), np.float32))).reshape(-1)
     return [float(v) for v in _finite_row(raw, n_outputs, f"{where}.init_")]
 
@@ -366,7 +366,7 @@ def _fitted(model: Any, attribute: str, where: str) -> Any:
 def _classes(model: Any, where: str) -> tuple[Any, ...]:
     classes = _fitted(model, "classes_", where)
     if isinstance(classes, list) or getattr(model, "n_outputs_", 1) != 1:
-        raise ModelError(f"{where}: predicts several targets at once; accepted is a model of one target")
+        raise ModelError(f"{where}: predicts several targets at once; accepted is a model of one target; {ANY_MODEL}")
     if not isinstance(classes, np.ndarray) or classes.ndim != 1 or len(set(classes.tolist())) != len(classes):
         raise ModelError(f"{where}.classes_: expected distinct classes, found {shown(classes)}")
     if len(classes) < 2:

@@ -23,6 +23,7 @@ from boxqte.exact import shown
 from boxqte.models.ensemble import Decides, EnsembleBuilder, Link, TreeEnsemble
 from boxqte.models.importers.rounds import Trees, rounds_used
 from boxqte.models.importers.structure import (
+    ANY_MODEL,
     MAX_FEATURES,
     MAX_NODES,
     finite,
@@ -130,7 +131,7 @@ def _read_objective(learner: Any, version: int) -> str:
     where = "learner.objective"
     name = get(get(learner, "objective", dict, "learner"), "name", str, where)
     if name == "binary:hinge":
-        raise ModelError(f"{where}.name: 'binary:hinge' predicts no probability, so it has no confidence")
+        raise ModelError(f"{where}.name: 'binary:hinge' predicts no probability, so it has no confidence; {ANY_MODEL}")
     if name not in OBJECTIVES:
         raise ModelError(f"{where}.name: {shown(name)} is no classifier; accepted are {', '.join(OBJECTIVES)}")
     if name == "binary:logitraw" and version < 2:
@@ -142,7 +143,7 @@ def _read_outputs(param: Any, objective: str) -> int:
     where = "learner.learner_model_param"
     n_targets = count_at(param, "num_target", where, 0, MAX_FEATURES, default=1)
     if n_targets > 1:
-        raise ModelError(f"{where}.num_target: {n_targets} labels at once; accepted is one")
+        raise ModelError(f"{where}.num_target: {n_targets} labels at once; accepted is one; {ANY_MODEL}")
     if OBJECTIVES[objective].link == "softmax":
         return count_at(param, "num_class", where, 2, MAX_CLASSES)
     count_at(param, "num_class", where, 0, 1, default=0)
@@ -226,7 +227,7 @@ def _read_booster(learner: Any) -> tuple[Any, str]:
     if name == "dart":
         booster, where = get(booster, "gbtree", dict, where), f"{where}.gbtree"
     elif name != "gbtree":
-        raise ModelError(f"{where}.name: {shown(name)} has no trees; accepted are gbtree and dart")
+        raise ModelError(f"{where}.name: {shown(name)} has no trees; accepted are gbtree and dart; {ANY_MODEL}")
     return get(booster, "model", dict, where), f"{where}.model"
 
 
