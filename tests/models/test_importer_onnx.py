@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from sklearn.preprocessing import (
 )
 from sklearn.tree import DecisionTreeClassifier
 
+from boxqte import Attribute, Fairness, Space, quantify
 from boxqte.errors import ModelError
 from boxqte.models.importers import ImportedModel, load_model
 from tests.conformance.mutations import mutate_bytes, mutate_document, refused_or_sound
@@ -510,3 +511,35 @@ def test_mutated_files_are_refused_in_one_line_or_are_sound_also_to_onnxruntime(
                 imported.native(rows)
     assert len(outcomes) >= 500
     assert outcomes.count("refused") > 250
+
+
+def test_a_measure_of_a_pipeline_is_what_onnxruntime_says_of_all_rows_of_the_space(tmp_path: Path) -> None:
+    frame, _ = table()
+    y = ((frame.a > 0) | ((frame.colour == "red") & (frame["size"] == 2))).to_numpy(int)
+    steps = TABLES["impute and scale numbers, one-hot categories"]()
+    trained = make_pipeline(steps, GradientBoostingClassifier(n_estimators=4, max_depth=3, random_state=0)).fit(
+        frame, y
+    )
+    path = saved(tmp_path, converted_table(trained))
+    imported = load_model(path)
+    inferred = Space.infer(frame, model=imported).space
+    assert set(inferred["colour"].values) == {"red", "blue", "grey"}
+    space = Space(
+        [Attribute.integer("a", -2, 2), Attribute.integer("b", -2, 2), *(inferred[name] for name in ("colour", "size"))]
+    )
+    colours = inferred["colour"].values
+    rows = list(product(range(-2, 3), range(-2, 3), colours, inferred["size"].values))
+    columns = list(zip(*rows))
+    inputs = {name: np.array(columns[at], np.float32).reshape(-1, 1) for at, name in enumerate("ab")}
+    inputs |= {
+        "colour": np.array(columns[2], object).reshape(-1, 1),
+        "size": np.array(columns[3], np.int64).reshape(-1, 1),
+    }
+    said = dict(zip(rows, session(path.read_bytes()).run(None, inputs)[0].tolist()))
+    unfair = sum(
+        any(said[(a, b, other, size)] != said[(a, b, colour, size)] for other in colours) for a, b, colour, size in rows
+    )
+    assert 0 < unfair < len(rows)
+    result = quantify(imported, space, Fairness("colour"))
+    assert result.lower == pytest.approx(1 - unfair / len(rows), abs=1e-12)
+    assert result.upper == pytest.approx(1 - unfair / len(rows), abs=1e-12)
