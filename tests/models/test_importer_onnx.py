@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from fractions import Fraction
 from functools import cache
 from itertools import pairwise, product
 from pathlib import Path
@@ -35,6 +36,8 @@ from sklearn.tree import DecisionTreeClassifier
 from boxqte import Attribute, Fairness, Space, quantify
 from boxqte.errors import ModelError
 from boxqte.models.importers import ImportedModel, load_model
+from boxqte.models.importers.onnx_graph import read_graph
+from boxqte.models.importers.onnx_trees import LEAF, read_trees
 from tests.conformance.mutations import mutate_bytes, mutate_document, refused_or_sound
 from tests.conformance.suite import assert_conforms, boundary_rows
 
@@ -543,3 +546,24 @@ def test_a_measure_of_a_pipeline_is_what_onnxruntime_says_of_all_rows_of_the_spa
     result = quantify(imported, space, Fairness("colour"))
     assert result.lower == pytest.approx(1 - unfair / len(rows), abs=1e-12)
     assert result.upper == pytest.approx(1 - unfair / len(rows), abs=1e-12)
+
+
+@pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE"])
+def test_a_regressors_trees_are_read_as_onnxruntime_sums_them(aggregate: str, tmp_path: Path) -> None:
+    proto = onnx.load_from_string(converted(RandomForestRegressor(3, max_depth=3, random_state=0).fit(*data())))
+    (node,) = [node for node in proto.graph.node if node.op_type == "TreeEnsembleRegressor"]
+    node.attribute.append(helper.make_attribute("aggregate_function", aggregate))
+    node.attribute.append(helper.make_attribute("base_values", [0.25]))
+    graph = read_graph(proto.SerializeToString(), "m")
+    trees = read_trees(graph.nodes[-1], 4)
+    x = data()[0].astype(np.float32)
+    expected = session(proto.SerializeToString()).run(None, {"X": x})[0][:, 0]
+    for row, value in zip(x[:50].astype(float), expected[:50]):
+        total = trees.base[0]
+        for at in trees.roots.tolist():
+            while trees.mode[at] != LEAF:  # all of them ask x <= t
+                goes = row[trees.feature[at]] <= trees.threshold[at]
+                at = int((trees.on_true if goes else trees.on_false)[at])
+            total += Fraction(float(trees.value[at, 0]))
+        assert float(total * trees.scale) == pytest.approx(value, rel=1e-6)
+    refuses(saved(tmp_path, proto.SerializeToString()), "a regressor predicts numbers, not classes.*boxqte test")

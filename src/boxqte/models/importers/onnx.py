@@ -75,6 +75,10 @@ def load(source: Any, *, allow_pickle: bool, trees: Trees | None = None) -> Impo
         )
     labels = _check_outputs(graph, node, name)
     read = read_trees(node, len(columns))
+    if not read.classes:  # the one place that keeps regressors out: everything before and behind it reads them
+        raise ModelError(
+            f"{node.where}: a regressor predicts numbers, not classes; accepted are classifiers; {ANY_MODEL}"
+        )
     features = _features(graph, columns, name)
     ensemble = _Builder(read, columns, features, node.where, wide).build(labels or read.classes)
     encoded = _encoded(graph, features)
@@ -245,6 +249,7 @@ class _Builder:
             base=trees.base,
             link=trees.link,
             classes=classes,
+            scale=trees.scale,
             sum_dtype="float64" if self.wide else "float32",
         )
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -56,16 +56,14 @@ class OnnxTrees:
     base: tuple[Fraction, ...]
     link: Link
     classes: tuple[Any, ...]
+    """None for a regressor."""
+    scale: Fraction
 
 
 def read_trees(node: Node, n_features: int) -> OnnxTrees:
-    """The checked trees of a TreeEnsembleClassifier."""
-    node.only(*NODES, *(CLASSIFIER if node.op == "TreeEnsembleClassifier" else REGRESSOR))
-    if node.op != "TreeEnsembleClassifier":
-        # Read as a scorer once there is a link for one: everything below but `_classes` is the same for it.
-        raise ModelError(
-            f"{node.where}: a regressor predicts numbers, not classes; accepted are classifiers; {ANY_MODEL}"
-        )
+    """The checked trees of a TreeEnsembleClassifier or TreeEnsembleRegressor (which has no classes)."""
+    classifies = node.op == "TreeEnsembleClassifier"
+    node.only(*NODES, *(CLASSIFIER if classifies else REGRESSOR))
     where = node.where
     treeids = _integers(node, "nodes_treeids", None)
     n = len(treeids)
@@ -97,9 +95,9 @@ def read_trees(node: Node, n_features: int) -> OnnxTrees:
         for name, ids in (("nodes_truenodeids", on_true), ("nodes_falsenodeids", on_false))
     ]
     _check_trees(children[0], children[1], inner, roots, where)
-    value, base, link, classes = _classes(node, places, inner, roots)
+    value, base, link, classes, scale = (_classes if classifies else _target)(node, places, inner, roots)
     return OnnxTrees(feature, mode, threshold, children[0], children[1], tracks == 1 if len(tracks) else np.zeros(n, bool),
-                 node_id, roots, value, base, link, classes)  # fmt: skip
+                 node_id, roots, value, base, link, classes, scale)  # fmt: skip
 
 
 class _Places:
@@ -154,37 +152,16 @@ def _modes(node: Node, n: int) -> IntArray:
 
 def _classes(
     node: Node, places: _Places, inner: npt.NDArray[np.bool_], roots: IntArray
-) -> tuple[FloatArray, tuple[Fraction, ...], Link, tuple[Any, ...]]:
-    """Leaf values, base, link and labels such that our decision rule is the operator's label."""
+) -> tuple[FloatArray, tuple[Fraction, ...], Link, tuple[Any, ...], Fraction]:
+    """Leaf values, base, link, labels and scale such that our decision rule is the operator's label."""
     where = node.where
     labels = _labels(node)
     n_classes, n_trees = len(labels), len(roots)
-    tree = _integers(node, "class_treeids", None)
-    n = len(tree)
-    ids, nodes = _integers(node, "class_ids", n), _integers(node, "class_nodeids", n)
-    within(ids, f"{where}.class_ids", 0, n_classes - 1)
-    weights = _reals(node, "class_weights", n)
-    finite(weights, f"{where}.class_weights")
-    at = places.find(tree, nodes, f"{where}.class_nodeids")
-    if inner[at].any():
-        bad = int(np.flatnonzero(inner[at])[0])
-        raise ModelError(f"{where}.class_nodeids[{bad}]: node {nodes[bad]} of tree {tree[bad]} is no leaf")
-    if len(inner) * n_classes > MAX_WEIGHTS:
-        raise ModelError(
-            f"{where}: {len(inner)} nodes with {n_classes} classes each are more than {MAX_WEIGHTS} numbers"
-        )
-    order = np.unique(at * n_classes + ids)
-    if len(order) != n:
-        raise ModelError(f"{where}.class_ids: a leaf has two weights for one class")
-    value, has = np.zeros((len(inner), n_classes)), np.zeros((len(inner), n_classes), bool)
-    value[at, ids], has[at, ids] = weights, True
-    if not has[~inner].any(axis=1).all():
-        bad = int(np.flatnonzero(~inner & ~has.any(axis=1))[0])
-        raise ModelError(f"{where}.class_nodeids: the leaf at place {bad} has no weight")
+    value, has = _weights(node, "class", n_classes, places, inner)
     base = _reals(node, "base_values", None)
     finite(base, f"{where}.base_values")
     transform = node.get("post_transform", str, "NONE")
-    nonnegative = not (weights < 0).any()
+    nonnegative = not (value < 0).any()
     if n_classes > 2:
         link = _several(transform, nonnegative, where)
         if len(base) not in (0, n_classes):
@@ -200,7 +177,60 @@ def _classes(
         link, value, bases = _two(node, transform, nonnegative, value, has & ~inner[:, None], base.tolist(), labels)
     if link == "mean":  # ours divides by the number of trees; the products are exact
         value, bases = value * n_trees, [b * n_trees for b in bases]
-    return value, tuple(bases), link, labels
+    return value, tuple(bases), link, labels, Fraction(1)
+
+
+def _weights(
+    node: Node, prefix: str, width: int, places: _Places, inner: npt.NDArray[np.bool_]
+) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
+    """Per node a weight for each class or target, and whether it is given; every leaf has one, no branch has."""
+    where = f"{node.where}.{prefix}"
+    tree = _integers(node, f"{prefix}_treeids", None)
+    n = len(tree)
+    ids, nodes = _integers(node, f"{prefix}_ids", n), _integers(node, f"{prefix}_nodeids", n)
+    within(ids, f"{where}_ids", 0, width - 1)
+    weights = _reals(node, f"{prefix}_weights", n)
+    finite(weights, f"{where}_weights")
+    at = places.find(tree, nodes, f"{where}_nodeids")
+    if inner[at].any():
+        bad = int(np.flatnonzero(inner[at])[0])
+        raise ModelError(f"{where}_nodeids[{bad}]: node {nodes[bad]} of tree {tree[bad]} is no leaf")
+    if len(inner) * width > MAX_WEIGHTS:
+        raise ModelError(
+            f"{node.where}: {len(inner)} nodes with {width} weights each are more than {MAX_WEIGHTS} numbers"
+        )
+    order = np.unique(at * width + ids)
+    if len(order) != n:
+        raise ModelError(f"{where}_ids: a leaf has two weights for one {prefix}")
+    value, has = np.zeros((len(inner), width)), np.zeros((len(inner), width), bool)
+    value[at, ids], has[at, ids] = weights, True
+    if not has[~inner].any(axis=1).all():
+        bad = int(np.flatnonzero(~inner & ~has.any(axis=1))[0])
+        raise ModelError(f"{where}_nodeids: the leaf at place {bad} has no weight")
+    return value, has
+
+
+def _target(
+    node: Node, places: _Places, inner: npt.NDArray[np.bool_], roots: IntArray
+) -> tuple[FloatArray, tuple[Fraction, ...], Link, tuple[Any, ...], Fraction]:
+    """Leaf values and base of a regressor of one number: the sum of its leaves, or their mean."""
+    where = node.where
+    if node.get("n_targets", int, 1) != 1:
+        raise ModelError(f"{where}.n_targets: {node.get('n_targets', int)} numbers at once; accepted is 1; {ANY_MODEL}")
+    aggregate = node.get("aggregate_function", str, "SUM")
+    if aggregate not in ("SUM", "AVERAGE"):
+        raise ModelError(f"{where}.aggregate_function: {shown(aggregate)}, accepted are SUM, AVERAGE; {ANY_MODEL}")
+    transform = node.get("post_transform", str, "NONE")
+    if transform != "NONE":
+        raise ModelError(f"{where}.post_transform: {shown(transform)}, accepted is NONE; {ANY_MODEL}")
+    value, _ = _weights(node, "target", 1, places, inner)
+    base = _reals(node, "base_values", None)
+    finite(base, f"{where}.base_values")
+    if len(base) > 1:
+        raise ModelError(f"{where}.base_values: has {len(base)} entries, expected 1")
+    first = Fraction(float(base[0])) if len(base) else Fraction(0)
+    scale = Fraction(1, len(roots)) if aggregate == "AVERAGE" else Fraction(1)
+    return value, (first / scale,), cast(Link, "identity"), (), scale
 
 
 def _several(transform: str, nonnegative: bool, where: str) -> Link:
