@@ -6,6 +6,7 @@ import gzip
 import json
 import time
 import zipfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,7 @@ def test_a_refusal_says_what_was_found_and_the_way_out(kind: Kind, tmp_path: Pat
 # --- LightGBM's JSON ---
 
 
+@cache
 def lightgbm_kinds() -> dict[str, Any]:
     import lightgbm
 

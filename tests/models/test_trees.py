@@ -28,7 +28,7 @@ def data(classes: int = 2) -> tuple[np.ndarray, np.ndarray]:
 
 @cache
 def rows() -> np.ndarray:
-    return np.random.default_rng(4).integers(0, 10, (200, 4)).astype(float)
+    return np.random.default_rng(4).integers(0, 10, (100, 4)).astype(float)
 
 
 @cache
@@ -70,12 +70,12 @@ def same(imported: ImportedModel, expected: np.ndarray) -> None:
     assert imported.native(rows()).tolist() == expected.tolist()
     margins = imported.ensemble.exact_margin(rows())
     clear = [sorted(m)[-1] - sorted(m)[-2] > 1e-3 if len(m) > 1 else abs(m[0]) > 1e-3 for m in margins]
-    assert sum(clear) > 120
+    assert sum(clear) > 60
     assert imported.ensemble.predict(rows())[clear].tolist() == expected[clear].tolist()
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("form", ["classifier", "booster", "json", "ubj"])
+@pytest.mark.parametrize("form", ["classifier", "booster", "ubj"])
 def test_xgboost(classes: int, form: str, tmp_path: Path) -> None:
     model = of_xgboost(classes)
     held, best = model.get_booster().num_boosted_rounds(), model.best_iteration + 1
@@ -97,7 +97,7 @@ def test_xgboost(classes: int, form: str, tmp_path: Path) -> None:
     # The default is what the library's own object predicts.
     if form == "classifier":
         same(load_model(source), model.predict(rows()))
-    elif form in ("json", "ubj"):
+    elif form == "ubj":
         import xgboost
 
         again = xgboost.XGBClassifier()
@@ -166,15 +166,16 @@ def test_catboost(tmp_path: Path) -> None:
 def test_scikit_learns_stages(kind: str, classes: int, tmp_path: Path) -> None:
     import sklearn.ensemble
     import skops.io
+    from threadpoolctl import threadpool_limits
 
     x, y = data(classes)
     rounds = {"n_estimators": 4} if kind.startswith("Gradient") else {"max_iter": 4}
-    model = getattr(sklearn.ensemble, kind)(max_depth=3, **rounds).fit(x, y)
     per = 1 if classes == 2 else classes
-    stages = list(model.staged_predict(rows()))
-    skops.io.dump(model, tmp_path / "m.skops")
-    for source in (model, tmp_path / "m.skops"):
-        for trees, count in ((None, 4), ("all", 4), (2 * per, 2)):
+    with threadpool_limits(1):  # so little work is done sooner by one thread
+        model = getattr(sklearn.ensemble, kind)(max_depth=3, **rounds).fit(x, y)
+        stages = list(model.staged_predict(rows()))
+        skops.io.dump(model, tmp_path / "m.skops")
+        for source, trees, count in ((model, None, 4), (model, "all", 4), (tmp_path / "m.skops", 2 * per, 2)):
             imported = load_model(source, trees=trees)
             assert (imported.ensemble.n_trees, imported.trees_in_file) == (count * per, 4 * per if count < 4 else None)
             same(imported, stages[count - 1])
