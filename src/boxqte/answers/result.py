@@ -44,7 +44,8 @@ class ModelSummary:
     fingerprint: str
     source: str = ""
     trees_in_file: int | None = None
-    """How many trees the model holds, where its `predict` uses only those up to the best iteration."""
+    """How many trees the model holds, where only some of them count."""
+    trees_because: str = "best_iteration"
     decision: DecisionRule | None = None
     """The model's decision rule, where it is not the library's own `predict`."""
 
@@ -57,14 +58,14 @@ class ModelSummary:
         >>> ModelSummary("xgboost", 5, 40, 3, "", trees_in_file=10).trees_text
         'trees 5 of 10 (best_iteration)'
         """
-        return (
-            f"{self.trees} trees" if self.trees_in_file is None else f"trees {of_trees(self.trees, self.trees_in_file)}"
-        )
+        if self.trees_in_file is None:
+            return f"{self.trees} trees"
+        return f"trees {of_trees(self.trees, self.trees_in_file, self.trees_because)}"
 
 
-def of_trees(used: int, held: int | None) -> str:
+def of_trees(used: int, held: int | None, because: str) -> str:
     """How many of the trees count, and why."""
-    return f"{used:,}" if held is None else f"{used:,} of {held:,} (best_iteration)"
+    return f"{used:,}" if held is None else f"{used:,} of {held:,} ({because})"
 
 
 @dataclass(frozen=True, eq=False)

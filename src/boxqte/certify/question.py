@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from boxqte.errors import CertificateError
+from boxqte.models.categories import HashedCategories
 from boxqte.models.decision import DecisionRule
 from boxqte.models.ensemble import ZERO_BAND, Missing, Test, TreeEnsemble, holds
 from boxqte.space.attributes import Attribute
@@ -177,7 +178,9 @@ class Question:
             feature = self.owner.index(at)
             stored = self.model.stored_names.get(feature)
             known = stored.among(attribute.values) if stored else self.model.categories.get(feature)
-        if codes is None and known is not None:
+        if codes is None and isinstance(known, HashedCategories):
+            codes = tuple((float(known.code_of(value)),) for value in attribute.values)
+        elif codes is None and known is not None:
             texts = [str(value) for value in known]
             place = [known.index(v) if v in known else texts.index(str(v)) for v in attribute.values]
             codes = tuple((float(code),) for code in place)

@@ -91,6 +91,29 @@ def property_of(arguments: argparse.Namespace) -> Property:
     return Fairness(read_names(arguments.sensitive, "--sensitive"), epsilon, arguments.kappa, tie=arguments.tie)
 
 
+def read_model(arguments: argparse.Namespace) -> ImportedModel:
+    """The model that the options of `add_reading` describe."""
+    from boxqte.models.importers import load_model
+
+    return load_model(
+        arguments.model,
+        allow_pickle=arguments.allow_pickle,
+        threshold=arguments.decision_threshold,
+        trees=arguments.trees,
+    )
+
+
+def given_model(arguments: argparse.Namespace) -> Any:
+    """The model to pass on, for a command that decides on a threshold later: its path, or with --trees the model itself."""
+    if arguments.trees is None:
+        return arguments.model
+    if arguments.model is None:
+        raise CommandError("--trees: give the model on the command line, too")
+    from boxqte.models.importers import load_model
+
+    return load_model(arguments.model, allow_pickle=arguments.allow_pickle, trees=arguments.trees)
+
+
 def read_question(arguments: argparse.Namespace) -> tuple[ImportedModel, Space, Property]:
     """The model, the space and the property that `add_model`, `--space` and `add_question` name, and that they fit."""
     prop = property_of(arguments)
@@ -186,8 +209,9 @@ def raise_first(*errors: CommandError | None) -> None:
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="XGBoost (JSON, UBJSON), LightGBM (text), CatBoost (JSON), "
-                        "scikit-learn (skops, or pickle with --allow-pickle)")  # fmt: skip
+    parser.add_argument("model", metavar="MODEL", help="XGBoost (JSON, UBJSON), LightGBM (text, JSON), CatBoost (JSON, "
+                        "cbm), ONNX, an MLflow folder, scikit-learn (skops, or pickle with --allow-pickle); "
+                        "also in gz or zip")  # fmt: skip
     add_reading(parser)
 
 
@@ -196,13 +220,8 @@ def add_reading(parser: Any) -> None:
     parser.add_argument("--allow-pickle", action="store_true", help="unpickle the file, which runs code in it")
     parser.add_argument("--decision-threshold", metavar="T", help="class 1 iff p >= T instead of the model's own predict "
                         "('>T': p > T); by group: sex:f=0.4,m=0.6")  # fmt: skip
-
-
-def read_model(arguments: argparse.Namespace) -> ImportedModel:
-    """The model of the options of `add_reading`."""
-    from boxqte.models.importers import load_model
-
-    return load_model(arguments.model, allow_pickle=arguments.allow_pickle, threshold=arguments.decision_threshold)
+    parser.add_argument("--trees", metavar="all|best|N", help="which trees count after early stopping (default: those with "
+                        "which the model's own library predicts)")  # fmt: skip
 
 
 def add_question(parser: argparse.ArgumentParser) -> Any:

@@ -17,6 +17,7 @@ from boxqte.cli.arguments import (
     add_work,
     check_output,
     converter,
+    given_model,
     raise_first,
     read_names,
     read_one_hot,
@@ -102,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
     kinds = {kind: read_names(getattr(arguments, kind), f"--{kind}") for kind in ("categorical", "integer", "real")}
     with _progress(arguments) as progress:
         found = audit(
-            arguments.model,
+            given_model(arguments),
             arguments.data,
             sensitive=sensitive,
             space=arguments.space,

@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     asked = {name: value for name, value in verdict.asked.items() if name != "kind"}
     shown = "undefined, nothing is confident" if bounds is None else f"between {bounds[0]!r} and {bounds[1]!r}"
     print(f"proved      {verdict.asked['kind']} {json.dumps(asked)}")
-    used = of_trees(model.ensemble.n_trees, model.trees_in_file)
+    used = of_trees(model.ensemble.n_trees, model.trees_in_file, model.trees_because)
     print(f"model       {model.source or 'as given'}, trees {used}, fingerprint {model.ensemble.fingerprint():.16}")
     if model.ensemble.decision is not None:
         print(f"decision    {model.ensemble.decision.text()}")

@@ -11,6 +11,7 @@ from boxqte.cli.arguments import (
     add_question,
     check_output,
     converter,
+    given_model,
     property_of,
     raise_first,
     write_json,
@@ -47,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     from boxqte.space.tables import read_table
 
     found = empirical(
-        arguments.model,
+        given_model(arguments),
         Space.load(arguments.space),
         prop,
         read_table(arguments.data),

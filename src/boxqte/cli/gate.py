@@ -13,6 +13,7 @@ from boxqte.cli.arguments import (
     add_reading,
     add_work,
     check_output,
+    given_model,
     raise_first,
     wants_colors,
     write_json,
@@ -55,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     policy = Policy.load(arguments.policy)
     with _progress(arguments) as progress:
         report = policy.check(
-            arguments.model,
+            given_model(arguments),
             arguments.space,
             time_limit=arguments.time_limit,
             engine=arguments.engine,

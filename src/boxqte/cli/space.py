@@ -59,9 +59,7 @@ def _infer(arguments: argparse.Namespace) -> int:
     from boxqte.space.space import Space
     from boxqte.space.tables import read_table
 
-    model = None
-    if arguments.model is not None:
-        model = read_model(arguments)
+    model = None if arguments.model is None else read_model(arguments)
     inference = Space.infer(
         read_table(arguments.data),
         label=arguments.label,

@@ -8,7 +8,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from boxqte.cli.arguments import add_reading, check_output, converter, raise_first, read_count, write_json, write_text
+from boxqte.cli.arguments import (
+    add_reading,
+    check_output,
+    converter,
+    given_model,
+    raise_first,
+    read_count,
+    write_json,
+    write_text,
+)
 from boxqte.errors import ModelError
 
 if TYPE_CHECKING:
@@ -70,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     display = _Display(arguments.quiet)
     try:
         found = find_idis(
-            _model(arguments.model),
+            _model(arguments.model) if arguments.trees is None else given_model(arguments),
             space,
             arguments.sensitive,
             method=method,

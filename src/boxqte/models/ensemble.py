@@ -425,6 +425,7 @@ class EnsembleBuilder:
         self._roots: list[int] = []
         self._outputs: list[int] = []
         self._codes: list[int] = []
+        self._sets: dict[tuple[int, ...], tuple[int, int]] = {}
         self._size = 0
 
     def add_tree(
@@ -445,15 +446,20 @@ class EnsembleBuilder:
     ) -> None:
         """Add one tree, or several: then `root` and `output` have an entry for each.
 
-        Scalars are broadcast; `sets[node]` are the codes an IN_SET node sends left.
+        Scalars are broadcast; `sets[node]` are the codes an IN_SET node sends left. A set that is given as a tuple is
+        stored once, however many nodes have it.
         """
         tests = np.asarray(test, np.uint8)
         n = len(tests)
         start, stop = np.zeros(n, np.int32), np.zeros(n, np.int32)
         for node, codes in (sets or {}).items():
-            start[node] = len(self._codes)
-            self._codes.extend(sorted(set(codes)))
-            stop[node] = len(self._codes)
+            shared = self._sets.get(codes) if isinstance(codes, tuple) else None
+            if shared is None:
+                shared = len(self._codes), len(self._codes) + len(set(codes))
+                self._codes.extend(sorted(set(codes)))
+                if isinstance(codes, tuple):
+                    self._sets[codes] = shared
+            start[node], stop[node] = shared
         inner = tests != Test.LEAF
         values = np.asarray(value, np.float64).reshape(n, -1)
         columns: dict[str, npt.ArrayLike] = {

@@ -39,7 +39,9 @@ class ImportedModel:
     """Where the probability is not the link of the margin (a calibrated model): the decision that a question about the
     probability means for the margin."""
     trees_in_file: int | None = None
-    """How many trees the model holds, where early stopping makes `predict` use only those up to its best iteration."""
+    """How many trees the model holds, where only some of them count: those up to its best iteration, or so many as the
+    user says (`trees_because`)."""
+    trees_because: str = "best_iteration"
     values: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]] | None = None
     """The library's own predicted numbers for such rows, where the model predicts a number (it has no `native` then)."""
     objective: str = ""

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from boxqte.basics.checks import did_you_mean
 from boxqte.errors import SpaceError
+from boxqte.models.categories import HashedCategories
 from boxqte.models.ensemble import Test, TreeEnsemble
 from boxqte.questions.axes import Question, cast_mass, finite_axis, numeric_axis
 from boxqte.questions.class_grid import class_grid
@@ -146,6 +147,8 @@ def attribute_codes(attribute: Attribute, ensemble: TreeEnsemble, feature: int |
                 "beyond ASCII), and its values do not tell which is which; give the attribute 'codes', or infer the space "
                 "from the training data"
             )
+    if isinstance(known, HashedCategories):
+        return np.array([known.code_of(value) for value in attribute.values], np.float64).reshape(-1, 1)
     if known is not None:
         by_value: dict[Any, int] = {}
         by_text: dict[str, int] = {}

@@ -21,6 +21,7 @@ from boxqte.engines import DEFAULT_ENGINE, ENGINES, engine_class
 from boxqte.engines.options import engine_options
 from boxqte.engines.protocol import Progress
 from boxqte.exact import plain
+from boxqte.models.categories import HashedCategories
 from boxqte.models.ensemble import Missing, Test, TreeEnsemble
 from boxqte.models.importers import ImportedModel
 from boxqte.questions.properties import Property
@@ -213,13 +214,11 @@ def model_text(imported: ImportedModel) -> str:
     """What the model is, as it was read."""
     model = imported.ensemble
     summary = model_json(imported)
+    trees = of_trees(model.n_trees, imported.trees_in_file, imported.trees_because)
     lines = [
         _line("model", imported.source),
         _line("library", model.library),
-        _line(
-            "trees",
-            f"{of_trees(model.n_trees, imported.trees_in_file)} with {model.n_leaves:,} leaves, depth {model.depth()}",
-        ),
+        _line("trees", f"{trees} with {model.n_leaves:,} leaves, depth {model.depth()}"),
         _line("classes", ", ".join(map(str, model.classes)) or f"none: predicts a number ({imported.objective})"),
         _line("link", LINK_WORDS[model.link]),
         _line("base", ", ".join(_number(b) for b in model.base)),
@@ -235,6 +234,8 @@ def model_text(imported: ImportedModel) -> str:
     rows: list[Sequence[str]] = [("column", "tests", "categories")]
     for feature in summary["features"][:MAX_LISTED]:
         values = feature.get("categories")
+        if "categories_by_hash" in feature:
+            values = [f"{feature['categories_by_hash']} known by their hashes"]
         shown = "" if values is None else textwrap.shorten(", ".join(map(str, values)), 60, placeholder=", ...")
         rows.append((feature["name"], str(feature["tests"]), shown))
     lines.append(table_text(rows))
@@ -251,7 +252,9 @@ def model_json(imported: ImportedModel) -> dict[str, Any]:
     features = []
     for i, name in enumerate(model.feature_names):
         entry: dict[str, Any] = {"name": name, "tests": per_feature[i]}
-        if i in model.categories:
+        if isinstance(model.categories.get(i), HashedCategories):
+            entry["categories_by_hash"] = len(model.categories[i])
+        elif i in model.categories:
             entry["categories"] = [v if isinstance(v, (str, int, float)) else str(v) for v in model.categories[i]]
         features.append(entry)
     return {

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from boxqte.basics.checks import as_names, did_you_mean
 from boxqte.errors import SpaceError
+from boxqte.models.categories import HashedCategories
 from boxqte.models.category_names import StoredNames
 from boxqte.models.encoders import EncodedColumn, from_transformer
 from boxqte.models.ensemble import Test
@@ -240,7 +241,9 @@ def _view_of(model: ImportedModel, names: tuple[str, ...]) -> ModelView:
         raise SpaceError(f"model: it reads {len(features)} columns ({features[0]}, ...), the table has {len(names)}")
     split_by_sets = {int(f) for f in ensemble.feature[ensemble.test == Test.IN_SET]}
     sets = sorted(split_by_sets | set(ensemble.categories) | set(ensemble.stored_names))
-    categories = {features[f]: ensemble.categories.get(f) for f in sets}
+    # Hashes are no values: such a model takes whatever categories the table has.
+    listed = {f: values for f, values in ensemble.categories.items() if not isinstance(values, HashedCategories)}
+    categories = {features[f]: listed.get(f) for f in sets}
     reads = tuple(name for name in names if name in set(features))
     stored = {features[f]: names for f, names in ensemble.stored_names.items()}
     return ModelView(reads, "the model does not read it", None, categories, stored, model.fills)

@@ -26,12 +26,16 @@ from boxqte.errors import ModelError
 from boxqte.exact import shown
 from boxqte.models.ensemble import ZERO_BAND, EnsembleBuilder, Link, Missing, Test, TreeEnsemble
 from boxqte.models.importers import ImportedModel
+from boxqte.models.importers.lightgbm_dump import model_text
+from boxqte.models.importers.rounds import Trees, rounds_used
 from boxqte.models.importers.structure import (
+    ANY_MODEL,
     MAX_FEATURES,
     MAX_NODES,
     check_distinct,
     check_tree,
     integer,
+    parsed_json,
     read_bytes,
     type_name,
     within,
@@ -39,6 +43,7 @@ from boxqte.models.importers.structure import (
 
 FloatArray = npt.NDArray[np.float64]
 
+DUMP = (b'"num_tree_per_iteration"', b'"tree_info"', b'"max_feature_idx"')
 VERSIONS = ("v3", "v4")
 ACCEPTED = "accepted are 'binary', 'cross_entropy', 'multiclass', and objectives of regression and ranking"
 # What a predicted number makes of summed leaf values
@@ -90,36 +95,40 @@ class Objective:
 
 
 def recognises(source: object) -> bool:
-    """A live LightGBM model, or a file that opens like its text format."""
+    """A live LightGBM model, or a file that opens like its text format or the JSON of dump_model."""
     if isinstance(source, Path):
-        return read_bytes(source, 6).startswith((b"tree\n", b"tree\r"))
+        head = read_bytes(source, 4096)
+        return head.startswith((b"tree\n", b"tree\r")) or (
+            head.lstrip().startswith(b"{") and any(key in head for key in DUMP)
+        )
     return _is_lightgbm(source, "Booster") or _is_lightgbm(source, "LGBMModel")
 
 
-def load(source: Any, *, allow_pickle: bool) -> ImportedModel:
-    """Read a text model file, a Booster or a fitted LGBMClassifier, LGBMRegressor or LGBMRanker."""
+def load(source: Any, *, allow_pickle: bool, trees: Trees | None = None) -> ImportedModel:
+    """Read a text model file, the JSON of dump_model, a Booster or a fitted LGBMClassifier, LGBMRegressor or LGBMRanker."""
     if isinstance(source, Path):
         name = str(source)
-        text = _decoded(read_bytes(source), name)
-        ensemble = parse(text, name)
+        data = read_bytes(source)
+        text = model_text(parsed_json(data, name), name) if data.lstrip().startswith(b"{") else _decoded(data, name)
+        ensemble, held = parse(text, name, trees=trees)
         installed = importlib.util.find_spec("lightgbm") is not None
-        scores = _native(lambda: _booster_from(_checked(text, name))) if installed else None
-        return _imported(ensemble, name, scores, text, None)
+        scores = _native(lambda: _booster_from(_checked(text, name)), ensemble) if installed else None
+        return _imported(ensemble, name, scores, text, held)
     name = type_name(source)
     booster, labels = source, None
     if not _is_lightgbm(source, "Booster"):
         booster, labels = _fitted(source, name)
-    text = booster.model_to_string()
-    ensemble = parse(text, name, labels)
+    text = booster.model_to_string(num_iteration=None if trees is None else -1)  # None is up to the best iteration
+    ensemble, held = parse(text, name, labels, trees, booster.best_iteration if booster.best_iteration > 0 else None)
     _check_sigmoid(booster, text, name)
-    held = booster.num_trees()
-    used = held if held > ensemble.n_trees else None
-    model = _imported(ensemble, name, _native(lambda: booster), text, used)
+    all_trees = booster.num_trees()
+    held = all_trees if all_trees > ensemble.n_trees else held
+    model = _imported(ensemble, name, _native(lambda: booster, ensemble), text, held)
     if not hasattr(source, "decision_function"):  # since LightGBM 4.7
         return model
     written = SIGMOID.search(text)
     unit = Fraction(written[1]) if written else Fraction(1)
-    return replace(model, margin=_native(lambda: booster, raw_score=True), margin_unit=unit)
+    return replace(model, margin=_native(lambda: booster, ensemble, raw_score=True), margin_unit=unit)
 
 
 def _imported(
@@ -132,26 +141,37 @@ def _imported(
     return ImportedModel(ensemble, name, **_asked(scores), trees_in_file=held)
 
 
-def parse(text: str, name: str, labels: Sequence[Any] | None = None) -> TreeEnsemble:
-    """The ensemble that a model text describes; `name` opens every error message."""
-    header, trees, tail = _sections(text, name)
+def parse(
+    text: str,
+    name: str,
+    labels: Sequence[Any] | None = None,
+    trees: Trees | None = None,
+    best: int | None = None,
+) -> tuple[TreeEnsemble, int | None]:
+    """The ensemble that a model text describes, and how many trees it has if not all count; `name` opens every error."""
+    header, blocks, tail = _sections(text, name)
     where = f"{name}: "
+    per_round = _integer(header, "num_tree_per_iteration", where, 1, MAX_FEATURES)
+    ends = range(0, len(blocks) + 1, per_round)
+    used = ends[rounds_used(trees, ends, best, len(ends) - 1, where)]
+    held = len(blocks) if trees is not None and used < len(blocks) else None
+    blocks = blocks if held is None else blocks[:used]
     columns = _integer(header, "max_feature_idx", where, 0, MAX_FEATURES - 1) + 1
     names = _words(header, "feature_names", where, columns)
     check_distinct(names, f"{where}feature_names:")
     infos = _words(header, "feature_infos", where, columns)
-    objective = _objective(header, where, len(trees))
+    objective = _objective(header, where, len(blocks))
     classes = objective.classes if labels is None else tuple(labels)
     if len(classes) != len(objective.classes):
         raise ModelError(f"{where}classes_: has {len(classes)} entries, expected {len(objective.classes)}")
     builder = EnsembleBuilder()
     codes: dict[int, set[int]] = {}
     nodes = 0
-    for index, fields in enumerate(trees):
+    for index, fields in enumerate(blocks):
         nodes += _add_tree(builder, fields, f"{where}Tree={index}.", columns, index % objective.outputs, codes)
         if nodes > MAX_NODES:
             raise ModelError(f"{where}num_leaves: the trees have more than {MAX_NODES} nodes")
-    return builder.build(
+    ensemble = builder.build(
         library="lightgbm",
         feature_names=names,
         base=[Fraction(0)] * objective.outputs,
@@ -161,6 +181,7 @@ def parse(text: str, name: str, labels: Sequence[Any] | None = None) -> TreeEnse
         decides_on="margin" if objective.link == "identity" else "probability",
         categories=_categories(tail, infos, codes, where),
     )
+    return ensemble, held
 
 
 def _sections(text: str, name: str) -> tuple[dict[str, str], list[dict[str, str]], list[str]]:
@@ -220,7 +241,7 @@ def _fields(lines: list[str], known: frozenset[str], where: str) -> dict[str, st
 def _objective(header: Mapping[str, str], where: str, n_trees: int) -> Objective:
     """The link, and the scale of the margin: sigmoid's own parameter, and 1/m if m trees are averaged (rf)."""
     if "objective" not in header:
-        raise ModelError(f"{where}objective: missing, as for a custom objective; {ACCEPTED}")
+        raise ModelError(f"{where}objective: missing, as for a custom objective; {ACCEPTED}; {ANY_MODEL}")
     kind, *rest = header["objective"].split(" ")
     per_iteration = _integer(header, "num_tree_per_iteration", where, 1, MAX_FEATURES)
     num_class = _integer(header, "num_class", where, 1, MAX_FEATURES)
@@ -249,7 +270,9 @@ def _objective(header: Mapping[str, str], where: str, n_trees: int) -> Objective
             )
             raise ModelError(f"{where}objective: {shown(header['objective'])} {why}")
     elif kind == "multiclassova":
-        raise ModelError(f"{where}objective: 'multiclassova' scores each class by its own sigmoid; {ACCEPTED}")
+        raise ModelError(
+            f"{where}objective: 'multiclassova' scores each class by its own sigmoid; {ACCEPTED}; {ANY_MODEL}"
+        )
     elif kind != "cross_entropy":
         raise ModelError(f"{where}objective: {shown(kind)} is not read; {ACCEPTED}")
     if link != "softmax" and num_class != 1:
@@ -273,7 +296,7 @@ def _add_tree(
 ) -> int:
     """Add one tree: splits are nodes 0..n-2 as in the file, leaf j is node n-1+j. Returns the number of nodes."""
     if "is_linear" in fields and _integer(fields, "is_linear", where, 0, 1):
-        raise ModelError(f"{where}is_linear: 1; a linear tree has no constant leaves and is not supported")
+        raise ModelError(f"{where}is_linear: 1; a linear tree has no constant leaves and is not supported; {ANY_MODEL}")
     leaves = _integer(fields, "num_leaves", where, 1, MAX_NODES)
     splits = leaves - 1
     value = _reals(_field(fields, "leaf_value", where), f"{where}leaf_value", leaves)
@@ -389,14 +412,18 @@ def _categories(
     return {column: tuple(values) for column, values in zip(columns, lists)}
 
 
-def _native(booster: Callable[[], Any], *, raw_score: bool = False) -> Callable[[FloatArray], FloatArray]:
+def _native(
+    booster: Callable[[], Any], ensemble: TreeEnsemble, *, raw_score: bool = False
+) -> Callable[[FloatArray], FloatArray]:
     """Probabilities (or margins) by LightGBM itself: of class 1, or of every class if there are more than two."""
     ready: list[Any] = []
+    rounds = ensemble.n_trees // ensemble.n_outputs
 
     def scores(rows: FloatArray) -> FloatArray:
         if not ready:
             ready.append(booster())
-        return np.asarray(ready[0].predict(np.ascontiguousarray(rows, np.float64), raw_score=raw_score), np.float64)
+        found = ready[0].predict(np.ascontiguousarray(rows, np.float64), raw_score=raw_score, num_iteration=rounds)
+        return np.asarray(found, np.float64)
 
     return scores
 

@@ -22,11 +22,13 @@ from boxqte.exact import shown
 from boxqte.models.encoders import from_transformer
 from boxqte.models.ensemble import EnsembleBuilder, FloatArray, Link, Test, TreeEnsemble
 from boxqte.models.importers import ImportedModel, load_model
+from boxqte.models.importers.rounds import Trees
 from boxqte.models.importers.sklearn_decisions import read_calibrated, read_frozen, read_threshold
 from boxqte.models.importers.sklearn_estimator import classes_of, feature_names, fitted, native, responses, values
 from boxqte.models.importers.sklearn_pipeline import read_pipeline
-from boxqte.models.importers.sklearn_wrappers import IMBALANCED_WRAPPERS, NO_SUM_OF_TREES, TEST_INSTEAD, WRAPPERS
-from boxqte.models.importers.structure import check_tree, finite, integer, numbers, real, within
+from boxqte.models.importers.sklearn_stages import cut_stages
+from boxqte.models.importers.sklearn_wrappers import IMBALANCED_WRAPPERS, NO_SUM_OF_TREES, WRAPPERS
+from boxqte.models.importers.structure import ANY_MODEL, check_tree, finite, integer, numbers, real, within
 from boxqte.models.importers.unpickle import looks_like_pickle, looks_like_skops, one_line, read_pickle, read_skops
 
 OTHER_LIBRARIES = ("xgboost", "lightgbm", "catboost")  # whose classifiers may end a pipeline or lie in a pickle
@@ -45,14 +47,16 @@ def recognises(source: object) -> bool:
     return any(cls.__module__.partition(".")[0] == "sklearn" for cls in type(source).__mro__)
 
 
-def load(source: Any, *, allow_pickle: bool) -> ImportedModel:
+def load(source: Any, *, allow_pickle: bool, trees: Trees | None = None) -> ImportedModel:
     """Read a live estimator or pipeline, or a file that holds one."""
     if not isinstance(source, Path):
-        return _import(source)
+        return cut_stages(source, _import(source), trees, native)
     read = read_skops if looks_like_skops(source) else read_pickle
     model = read(source, allow_pickle=allow_pickle)
     try:
-        return replace(_import(model), source=str(source))
+        if type(model).__module__.partition(".")[0] in OTHER_LIBRARIES:
+            return replace(load_model(model, trees=trees), source=str(source))
+        return replace(cut_stages(model, _import(model), trees, native), source=str(source))
     except ModelError as error:
         raise ModelError(f"{source}: {error}") from error
 
@@ -73,9 +77,9 @@ def _import(model: Any) -> ImportedModel:
         raise ModelError(f"{cls.__name__}: malformed ({one_line(error)})") from error
     name = f"{cls.__module__}.{cls.__qualname__}"
     if cls.__name__ in NO_SUM_OF_TREES and cls.__module__.startswith("sklearn."):
-        raise ModelError(f"{name} is not read: {NO_SUM_OF_TREES[cls.__name__]}; {TEST_INSTEAD}")
+        raise ModelError(f"{name} is not read: {NO_SUM_OF_TREES[cls.__name__]}; {ANY_MODEL}")
     accepted = ", ".join([*READERS, *IMBALANCED])
-    raise ModelError(f"{name} is not read; accepted are exactly {accepted}; {TEST_INSTEAD}")
+    raise ModelError(f"{name} is not read; accepted are exactly {accepted}; {ANY_MODEL}")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -253,7 +257,7 @@ def _initial(model: Any, n_features: int, n_outputs: int, where: str) -> list[fl
     if not (isinstance(init, str) and init == "zero") and not (dummy and init.strategy != "stratified"):
         found = init if isinstance(init, str) else type(init).__name__
         raise ModelError(f"{where}.init: {shown(found)} is not read; accepted are None, 'zero' and a DummyClassifier "
-                         "or DummyRegressor whose strategy is not 'stratified'")  # fmt: skip
+                         f"or DummyRegressor whose strategy is not 'stratified'; {ANY_MODEL}")  # fmt: skip
     raw = np.asarray(model._raw_predict_init(np.zeros((1, n_features), np.float32))).reshape(-1)
     return [float(v) for v in _finite_row(raw, n_outputs, f"{where}.init_")]
 

@@ -21,10 +21,9 @@ from boxqte.exact import shown
 from boxqte.models.ensemble import EnsembleBuilder, FloatArray, Test, TreeEnsemble
 from boxqte.models.importers import ImportedModel, load_model
 from boxqte.models.importers.sklearn_estimator import classes_of, feature_names, fitted, native, values
-from boxqte.models.importers.structure import numbers, within
+from boxqte.models.importers.structure import ANY_MODEL, numbers, within
 
 U = Fraction(1, 2**53)
-TEST_INSTEAD = "`boxqte test` takes any predict function"
 NO_SUM_OF_TREES = {
     "StackingClassifier": "a model of its members' outputs is no sum of trees",
     "StackingRegressor": "a model of its members' outputs is no sum of trees",
@@ -134,7 +133,7 @@ def read_mean_regressor(model: Any, where: str) -> ImportedModel:
         inner = _without_encoder(_member(member, here), member, here).ensemble
         if inner.link != "identity":
             raise ModelError(
-                f"{here}: predicts {inner.link} of a sum of trees, and a mean of these is none; {TEST_INSTEAD}"
+                f"{here}: predicts {inner.link} of a sum of trees, and a mean of these is none; {ANY_MODEL}"
             )
         parts.append(Part(inner, inner.value, weight, _checked(features, inner, here)))
     return ImportedModel(_mean(parts, names, ()), where, values=values(model), objective="mean of the members")
@@ -266,7 +265,7 @@ def _tree_votes(member: Any, where: str, labels: tuple[Any, ...]) -> tuple[TreeE
     if type(member).__name__ not in SINGLE_TREES:
         raise ModelError(
             f"{where}: a {type(member).__name__} votes as a whole, which is no sum of trees; accepted are single trees; "
-            f"{TEST_INSTEAD}"
+            f"{ANY_MODEL}"
         )
     _check_labels(inner, labels, where)
     return inner, np.asarray(member.tree_.value)[:, 0, :].argmax(axis=1)[inner.node_id]
@@ -291,7 +290,7 @@ def read_one_vs_rest(model: Any, where: str) -> ImportedModel:
     if len(members) != 1:
         raise ModelError(
             f"{where}: divides the probabilities of {len(members)} models by their sum, which is no sum of trees; train "
-            f"one model on all classes; {TEST_INSTEAD}"
+            f"one model on all classes; {ANY_MODEL}"
         )
     here = f"{where}.estimators_[0]"
     inner = _relabelled(_probabilities(members[0], here), classes)
@@ -325,10 +324,12 @@ def _probabilities(estimator: Any, where: str) -> ImportedModel:
     if kind in OWN_THRESHOLD:
         raise ModelError(f"{where}: the threshold of a {kind} does not count here; give its classifier itself")
     if kind in CALIBRATED:
-        raise ModelError(f"{where}: the probabilities of {kind} are no mean of trees; {TEST_INSTEAD}")
+        raise ModelError(f"{where}: the probabilities of {kind} are no mean of trees; {ANY_MODEL}")
     if not inner.ensemble.predicts_classes:
         raise ModelError(f"{where}: predicts a number, not a class")
-    return inner
+    if inner.pulled_back is not None:
+        raise ModelError(f"{where}: its probabilities are no mean of trees; {ANY_MODEL}")
+    return replace(inner, ensemble=replace(inner.ensemble, decision=None))  # CatBoost's own threshold
 
 
 def _innermost(model: Any) -> Any:
@@ -355,7 +356,7 @@ def _forest(estimator: Any, where: str, n_members: int) -> TreeEnsemble:
     if inner.link != "mean":
         raise ModelError(
             f"{where}: the probabilities of {_kind(estimator)} are no mean of trees, so the mean of {n_members} models "
-            f"is none either; accepted are trees, forests and means of these; {TEST_INSTEAD}"
+            f"is none either; accepted are trees, forests and means of these; {ANY_MODEL}"
         )
     if any(inner.base):
         raise ModelError(f"{where}: has a decision threshold of its own, which does not count here")

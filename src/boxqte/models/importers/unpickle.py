@@ -96,7 +96,8 @@ def read_pickle(path: Path, *, allow_pickle: bool) -> Any:
             return unpickler(str(path), stream, **options).load()
     except Exception as error:  # damaged instructions can call anything with anything
         raise ModelError(
-            f"{path}: cannot be unpickled, the file is damaged or made by an incompatible version ({one_line(error)})"
+            f"{path}: cannot be unpickled, the file is damaged or made by an incompatible version ({one_line(error)}); "
+            "load it where it was made and save it with skops or with its library's save_model"
         ) from error
 
 

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from boxqte.errors import ModelError
 from boxqte.exact import shown
 from boxqte.models.importers import ImportedModel
+from boxqte.models.importers.rounds import Trees
 from boxqte.models.importers.structure import parsed_json, read_bytes, single_from_text, type_name
 from boxqte.models.importers.ubjson import read_ubjson
 from boxqte.models.importers.xgboost_document import OBJECTIVES, Model, read_model
@@ -40,14 +41,14 @@ def recognises(source: object) -> bool:
     return bool(_class_names(source) & {"Booster", "XGBModel"})
 
 
-def load(source: Any, *, allow_pickle: bool) -> ImportedModel:
+def load(source: Any, *, allow_pickle: bool, trees: Trees | None = None) -> ImportedModel:
     """Read a live Booster or scikit-learn style model, or a JSON or UBJSON file."""
     live = not isinstance(source, Path)
     name = type_name(source) if live else str(source)
     stored = None if live else read_bytes(source, MAX_BYTES + 1)
     try:
         raw = _live_bytes(source) if stored is None else stored
-        model = read_model(_parse(raw), until_best="Booster" not in _class_names(source))
+        model = read_model(_parse(raw), until_best="Booster" not in _class_names(source), trees=trees)
         if live:
             _check_wrapper(source, model)
         ensemble = model.ensemble(classes=getattr(source, "classes_", None))
@@ -81,7 +82,10 @@ def _is_legacy(head: bytes) -> bool:
 
 
 def _is_dump(head: bytes) -> bool:
-    return head.lstrip().startswith(b"[") and b'"nodeid"' in head
+    stripped = head.lstrip()
+    return (stripped.startswith(b"[") and b'"nodeid"' in head) or stripped.startswith(
+        (b"booster[0]:", b"0:[", b"0:leaf=")
+    )
 
 
 def _class_names(source: object) -> set[str]:
@@ -129,7 +133,9 @@ def _parse(raw: bytes) -> Any:
     if _is_legacy(head):
         raise ModelError("XGBoost's old binary format; load it in XGBoost and save it as .json or .ubj")
     if _is_dump(head):
-        raise ModelError("a dump of the trees, which has no objective and no base_score; save with save_model instead")
+        raise ModelError(
+            "a dump of the trees, which has rounded numbers, no objective and no base_score; save with save_model instead"
+        )
     # In UBJSON a type marker follows the brace; in JSON a quote does, or space before one.
     if head.startswith(b"{") and head[1:].lstrip()[:1] not in (b'"', b"}", b""):
         return read_ubjson(raw)

@@ -22,7 +22,9 @@ from boxqte.errors import ModelError
 from boxqte.exact import shown
 from boxqte.models.category_names import StoredNames
 from boxqte.models.ensemble import Decides, EnsembleBuilder, Link, TreeEnsemble
+from boxqte.models.importers.rounds import Trees, rounds_used
 from boxqte.models.importers.structure import (
+    ANY_MODEL,
     MAX_FEATURES,
     MAX_NODES,
     finite,
@@ -100,8 +102,8 @@ class Model:
         )
 
 
-def read_model(document: Any, *, until_best: bool) -> Model:
-    """Validate a document; with `until_best` the trees after the best iteration are left out."""
+def read_model(document: Any, *, until_best: bool, trees: Trees | None = None) -> Model:
+    """Validate a document; with `until_best` the trees after the best iteration are left out, unless `trees` says more."""
     learner = get(document, "learner", dict, "document")
     version = _read_version(document)
     objective = _read_objective(learner, version)
@@ -111,14 +113,15 @@ def read_model(document: Any, *, until_best: bool) -> Model:
     base = _read_base(param, objective, n_outputs)
     forest, where = _read_booster(learner)
     categories, stored = _read_categories(forest, n_features, where)
-    trees, outputs = _read_trees(forest, n_features, n_outputs, categories, where)
+    nodes, outputs = _read_trees(forest, n_features, n_outputs, categories, where)
     weights = _read_weights(learner, len(outputs), vector=-1 in outputs)
     ends = _read_rounds(forest, len(outputs), 1 if -1 in outputs else n_outputs, where)
-    rounds = _read_best(learner, len(ends) - 1) if until_best else 0
+    best = _read_best(learner, len(ends) - 1)
+    rounds = rounds_used(trees, ends.tolist(), best or None, best if until_best else 0, "")
     used = int(ends[rounds]) if rounds else len(outputs)
     names = _read_feature_names(learner, n_features)
     held = len(outputs) if used < len(outputs) else None
-    return Model(objective, names, trees, outputs[:used], weights[:used], rounds, base, categories, stored, held)
+    return Model(objective, names, nodes, outputs[:used], weights[:used], rounds, base, categories, stored, held)
 
 
 # --- the learner ---
@@ -134,7 +137,7 @@ def _read_objective(learner: Any, version: int) -> str:
     where = "learner.objective"
     name = get(get(learner, "objective", dict, "learner"), "name", str, where)
     if name == "binary:hinge":
-        raise ModelError(f"{where}.name: 'binary:hinge' predicts no probability, so it has no confidence")
+        raise ModelError(f"{where}.name: 'binary:hinge' predicts no probability, so it has no confidence; {ANY_MODEL}")
     if name not in OBJECTIVES:
         raise ModelError(f"{where}.name: {shown(name)} is not read; accepted are {', '.join(OBJECTIVES)}")
     if name == "binary:logitraw" and version < 2:
@@ -146,7 +149,7 @@ def _read_outputs(param: Any, objective: str) -> int:
     where = "learner.learner_model_param"
     n_targets = count_at(param, "num_target", where, 0, MAX_FEATURES, default=1)
     if n_targets > 1:
-        raise ModelError(f"{where}.num_target: {n_targets} labels at once; accepted is one")
+        raise ModelError(f"{where}.num_target: {n_targets} labels at once; accepted is one; {ANY_MODEL}")
     if OBJECTIVES[objective].link == "softmax":
         return count_at(param, "num_class", where, 2, MAX_CLASSES)
     count_at(param, "num_class", where, 0, 1, default=0)
@@ -258,7 +261,7 @@ def _read_booster(learner: Any) -> tuple[Any, str]:
     if name == "dart":
         booster, where = get(booster, "gbtree", dict, where), f"{where}.gbtree"
     elif name != "gbtree":
-        raise ModelError(f"{where}.name: {shown(name)} has no trees; accepted are gbtree and dart")
+        raise ModelError(f"{where}.name: {shown(name)} has no trees; accepted are gbtree and dart; {ANY_MODEL}")
     return get(booster, "model", dict, where), f"{where}.model"
 
 
