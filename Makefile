@@ -9,9 +9,10 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SOURCES := $(wildcard src/core/*.cpp src/core/*.hpp src/core/processor/*.cpp)
-CORE := CMakeLists.txt $(SOURCES)
-# Without isolation and with a folder that stays, only what changed is compiled again.
+CORE := CMakeLists.txt $(SOURCES) src/core/processor/native.h
+# Without isolation and with a folder that stays, only what changed is compiled again; and of the instruction sets, only one.
 BUILD := --no-build-isolation --config-settings=build-dir
+SETS := --config-settings=cmake.define.BOXQTE_SETS
 export PATH := $(abspath $(VENV))/zig:$(PATH)
 
 .DEFAULT_GOAL := help
@@ -39,7 +40,7 @@ ONLY ?= test
 test-sanitized: $(VENV)/.developing ## random problems against the oracle, under address and undefined-behaviour sanitizers
 	@command -v g++ >/dev/null || { echo "make: test-sanitized needs g++ on the PATH: install g++ and its sanitizers" >&2; exit 1; }
 	CXX=g++ $(PIP) install $(BUILD)=build/sanitized/core --no-deps --upgrade --target build/sanitized/python . \
-	  --config-settings=cmake.define.BOXQTE_SANITIZE=address,undefined --config-settings=cmake.define.BOXQTE_SETS=baseline
+	  --config-settings=cmake.define.BOXQTE_SANITIZE=address,undefined $(SETS)=baseline
 	PYTHONPATH=build/sanitized/python LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" \
 	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 	  $(PYTEST) -n $(WORKERS) -m "not slow and not data" -k "$(ONLY)" --timeout=1200 -o faulthandler_timeout=1300 \
@@ -126,7 +127,7 @@ $(VENV)/.installed: $(VENV)/.tools $(CORE)
 	@[ -n "$$CXX" ] || command -v c++ >/dev/null || command -v g++ >/dev/null || command -v clang++ >/dev/null || \
 	  $(MAKE) --no-print-directory $(VENV)/zig/c++
 	@echo "make: building the C++ core (about a minute)"
-	@[ ! -d $(VENV)/zig ] || set -- $(ZIG); set -x; $(PIP) install $(BUILD)=$(VENV)/core --editable . "$$@"
+	@[ ! -d $(VENV)/zig ] || set -- $(ZIG); set -x; $(PIP) install $(BUILD)=$(VENV)/core $(SETS)=native --editable . "$$@"
 	@touch $@
 
 $(VENV)/.developing: pyproject.toml | $(VENV)/.installed
