@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -151,6 +152,10 @@ class TreeEnsemble:
 
     def fingerprint(self) -> str:
         """SHA-256 over everything that decides a prediction; two ensembles with equal fingerprints are the same model."""
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
         digest = hashlib.sha256()
         head = (self.feature_names, self.base, self.scale, self.link, self.tie, self.sum_dtype, self.decides_on,
                 tuple(map(str, self.classes)))  # fmt: skip
@@ -256,6 +261,10 @@ class TreeEnsemble:
         - The link, where the class is decided on p > 1/2. 1 / (1 + exp(-F)) is more than 1/2 from F = 4u on, if exp errs
           by at most one unit in the last place; below that p may be exactly 1/2, although F > 0.
         """
+        return self._rounding_error
+
+    @cached_property
+    def _rounding_error(self) -> Fraction:
         u = Fraction(1, 2**24) if self.sum_dtype == "float32" else Fraction(1, 2**53)
         size = np.abs(self.value).max(axis=1)
         if self.link == "mean" and self.is_binary:
