@@ -29,8 +29,8 @@ constexpr std::size_t memo_bytes() {
 
 /// Odd numbers without a pattern, one a chunk of a key.
 struct Factors {
-  std::uint64_t of[Memo::longest_key];
-  Factors() {
+  std::uint64_t of[Memo::longest_key] = {};
+  constexpr Factors() {
     std::uint64_t state = 0x243F6A8885A308D3ull;
     for (std::uint64_t& factor : of) {  // splitmix64
       state += 0x9E3779B97F4A7C15ull;
@@ -40,7 +40,7 @@ struct Factors {
     }
   }
 };
-const Factors factors;
+constexpr Factors factors;
 
 std::uint64_t finished(std::uint64_t sum) {
   sum = (sum ^ (sum >> 32)) * 0xFF51AFD7ED558CCDull;
