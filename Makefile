@@ -47,9 +47,9 @@ test-sanitized: $(VENV)/.developing ## random problems against the oracle, under
 	  $(SANITIZED:%=tests/%.py)
 
 # Of every kernel some: both searches, bounds inside open boxes, points, many classes, samples, verify.
-PART := random_problems or odd_options or wide or few_bits or too_large or oracle_says or counterexamples or each_box
+PART := random_problems or odd_options or wide or few_bits or too_large or oracle_says or counterexamples or each_box or verdicts
 sanitized-part: ## the part of test-sanitized that continuous integration runs
-	@$(MAKE) --no-print-directory test-sanitized ONLY="($(PART)) and not samples_of_finite"
+	@$(MAKE) --no-print-directory test-sanitized ONLY="$(PART)"
 
 lint: $(VENV)/.developing $(VENV)/.tidy ## ruff, mypy, import-linter, clang-format, and clang-tidy if the core has changed
 	$(BIN)/ruff check .

@@ -159,9 +159,10 @@ void Erosion<W>::lay(const Brick& brick) {
     const auto places = [&](const Windows& windows, std::vector<Place>& to) {
       to.clear();
       for (int j = 0; j < windows.size(); ++j) {
-        const int log = log_of(windows.low[j], windows.high[j]);
-        to.push_back(
-            {log * at.size + windows.low[j] * inner, log * at.size + (windows.high[j] + 1 - (1 << log)) * inner});
+        const int low = windows.low[j], end = windows.high[j] + 1;
+        const unsigned width = std::bit_floor(static_cast<unsigned>(end - low));
+        const std::int64_t table = std::countr_zero(width) * at.size;
+        to.push_back({table + low * inner, table + (end - static_cast<int>(width)) * inner});
       }
     };
     places(at.layout->merged, at.merged);
