@@ -20,7 +20,7 @@ from boxqte.answers.values import FloatArray, GridValues
 from boxqte.basics.machine import cores
 from boxqte.engines.box.classes import ClassProblem
 from boxqte.engines.box.draw_worker import Drawer, can_draw
-from boxqte.engines.box.problem import Problem, sensitive_classes
+from boxqte.engines.box.problem import Problem
 from boxqte.engines.kinds import UNFAIR
 from boxqte.engines.point import PointDecider, point_decider
 from boxqte.errors import EngineError
@@ -202,7 +202,7 @@ def _from_lists(
         ready.append(drawer)
 
     _in_threads(work_on, list(zip(pieces, seeds)), workers)
-    classes = sensitive_classes(problem)[0]
+    classes = problem.combinations[0]
     whole = np.zeros((len(asked.grid.axes), total), np.int32)  # an axis is a row here, so that it is read in one go
     others = []
     for a, axis in enumerate(asked.grid.axes):

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -182,6 +183,10 @@ class TreeEnsemble:
 
     def fingerprint(self) -> str:
         """SHA-256 over everything that decides a prediction; two ensembles with equal fingerprints are the same model."""
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
         digest = hashlib.sha256()
         head = (self.feature_names, self.base, self.scale, self.link, self.tie, self.sum_dtype, self.decides_on,
                 tuple(map(str, self.classes)), *([self.further_rounding] if self.further_rounding else []))  # fmt: skip
@@ -305,6 +310,10 @@ class TreeEnsemble:
         - What a wrapper around the trees rounds (`further_rounding`).
         - A threshold of the decision rule (`DecisionRule.rounding_error`).
         """
+        return self._rounding_error
+
+    @cached_property
+    def _rounding_error(self) -> Fraction:
         u = self.unit_roundoff
         size = np.abs(self.value).max(axis=1)
         if self.link == "mean" and self.is_binary:

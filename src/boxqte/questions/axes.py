@@ -51,7 +51,9 @@ class Cell:
             return True
         if self.low is None or self.high is None:
             return len(self.values) == 1
-        return self.high[0] - self.low[0] == (1 if self.integral else 0)
+        if self.integral:  # its ends are whole numbers
+            return self.high[0].numerator - self.low[0].numerator == 1
+        return self.high[0] == self.low[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,11 +132,15 @@ def finite_axis(question: Question, codes: npt.NDArray[np.float64], columns: Seq
     attribute, model, nodes = question.attribute, question.model, question.nodes.tolist()
     n_values = len(codes)
     rows = np.concatenate([codes, np.full((1, codes.shape[1]), np.nan)])  # the last value is the missing one
-    outcomes = np.zeros((len(nodes), n_values + 1), bool)
-    for at, (node, column) in enumerate(zip(nodes, columns)):
-        if model.test[node] == Test.IN_SET:
-            _check_codes(attribute, codes[:, column], model.feature_names[model.feature[node]])
-        outcomes[at] = model.goes_left(node, rows[:, column])
+    tests, read = model.test[question.nodes], rows.T[columns]
+    outcomes = np.where(
+        np.isnan(read), model.default_left[question.nodes][:, None],
+        holds(tests[:, None], model.threshold[question.nodes][:, None], read),
+    )  # fmt: skip
+    for at in np.flatnonzero((tests == Test.IN_SET) | (model.missing[question.nodes] != Missing.DEFAULT)).tolist():
+        if tests[at] == Test.IN_SET:
+            _check_codes(attribute, codes[:, columns[at]], model.feature_names[model.feature[nodes[at]]])
+        outcomes[at] = model.goes_left(nodes[at], read[at])
     groups: dict[tuple[bytes, int], list[int]] = {}
     for value, signature in enumerate(np.packbits(outcomes[:, :n_values].T, axis=1)):
         group = question.groups[value] if question.groups else 0
@@ -262,7 +268,9 @@ def _with_groups(flips: _Flips, question: Question) -> _Flips:
 
 
 def _with_zero(question: Question) -> npt.NDArray[np.bool_]:
-    return np.isin(question.model.missing[question.nodes], (Missing.WITH_ZERO, Missing.ZERO_EXACT))
+    missing = question.model.missing[question.nodes]
+    with_zero: npt.NDArray[np.bool_] = (missing == Missing.WITH_ZERO) | (missing == Missing.ZERO_EXACT)
+    return with_zero
 
 
 def _set_edges(question: Question, node: int) -> set[int]:
@@ -308,7 +316,7 @@ def _collect(
     ends_true: npt.NDArray[np.bool_],
 ) -> _Flips:
     """One flip for every test but the special ones, which have their own."""
-    plain = np.setdiff1d(np.arange(len(value)), np.fromiter(special, np.int64, len(special)))
+    plain = np.delete(np.arange(len(value)), list(special))
     flips = [(v, s, at) for at, edges in special.items() for v, s in edges]
     columns = list(zip(*flips)) or [(), (), ()]
     return _Flips(

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from boxqte import _core
 from boxqte.engines.box.inside import LEVELS
-from boxqte.engines.box.problem import Problem, sensitive_classes
+from boxqte.engines.box.problem import Problem
 from boxqte.engines.protocol import POINT, BoxArray, Closed, FloatArray, Reply
 
 FAIR, UNFAIR, LOW = int(_core.Kind.FAIR), int(_core.Kind.UNFAIR), int(_core.Kind.LOW)
@@ -90,7 +90,7 @@ class ExchangeWorker:
         cells = {a: _first_cell(box[i]) for i, a in enumerate(self.problem.axis_ids)}
         sensitive = [a for a, s in zip(self.problem.axis_ids, self.problem.sensitive) if s]
         margins = []
-        class_cells, class_mass = sensitive_classes(self.problem)
+        class_cells, class_mass = self.problem.combinations
         for combination in class_cells.tolist():
             cells.update(zip(sensitive, combination))
             margins.append(exact_margin(self.problem, cells))
