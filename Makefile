@@ -101,8 +101,9 @@ check-arm64: $(VENV)/.developing ## compile the core for arm64, and check its so
 tour: ## a new user's hour in a fresh environment: clone, demo, audit, report, gate, pairs, notebook (BOXQTE_DATA=folder)
 	tests/tour.sh
 
-reference: $(VENV)/.developing ## write docs/reference.md from the docstrings and options
+reference: $(VENV)/.developing ## write docs/reference.md from the docstrings and options, and the table of kinds in docs/models.md from the tests
 	$(BIN)/python docs/make_reference.py
+	$(BIN)/python docs/make_kinds.py
 
 bench: $(VENV)/.developing ## time the reference problems (needs the data sets: BOXQTE_DATA=folder)
 	$(BIN)/python benchmarks/reference.py
