@@ -82,7 +82,7 @@ def level_unit(model: TreeEnsemble, prop: Property) -> int:
         return 1
     units = [1]
     if prop.tie == "paper":
-        half = 1 / (2 * model.factor) if model.link == "mean" else 0
+        half = HALF / model.factor if model.link == "mean" else 0
         levels = [model.decision.level(group, model.link) for group in range(len(model.decision.thresholds))]
         units += [(offset / model.factor - model.base[0] + half).denominator for odds, offset in levels if odds == 1]
     if prop.kappa > HALF:  # logit(kappa) > kappa - 1/2, too
