@@ -22,9 +22,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
     MaxAbsScaler,
+    MinMaxScaler,
     OneHotEncoder,
     OrdinalEncoder,
     PowerTransformer,
+    QuantileTransformer,
     RobustScaler,
     StandardScaler,
 )
@@ -207,18 +209,59 @@ def test_around_every_threshold_each_single_float_goes_where_the_library_sends_i
     np.testing.assert_array_equal(ensemble.leaf_ids(np.concatenate(rows)), own_leaves(pipeline, table))
 
 
-def test_a_cube_root_that_is_not_monotone_gives_a_threshold_more_than_one_end() -> None:
-    x = np.random.default_rng(0).random(400)[:, None] * 100
-    pipeline = make_pipeline(
-        FunctionTransformer(np.cbrt), HistGradientBoostingClassifier(max_iter=3, min_samples_leaf=2)
-    )
-    pipeline.fit(x, (x[:, 0] * 7 % 3 > 1).astype(int))
+@pytest.mark.parametrize("behind", [[], [StandardScaler()]], ids=["alone", "scaled"])
+def test_a_cube_root_that_is_not_monotone_gives_a_threshold_more_than_one_end(behind: list[Any]) -> None:
+    x = np.exp(np.random.default_rng(0).normal(size=400) * 3)[:, None]  # behind a scaler small ones round coarsely
+    model = HistGradientBoostingClassifier(max_iter=3, min_samples_leaf=2)
+    pipeline = make_pipeline(FunctionTransformer(np.cbrt), *behind, model)
+    pipeline.fit(x, np.argsort(np.argsort(x[:, 0])) // 7 % 2)
     inner, ours = load_model(pipeline[-1]).ensemble, load_model(pipeline).ensemble
     assert ours.n_nodes > inner.n_nodes
     cuts = np.unique(ours.threshold[ours.test != Test.LEAF])
     keys = np.unique(np.concatenate([keys_of(cuts) + step for step in range(-400, 401)]))
     rows = floats_of(keys)[:, None]
     np.testing.assert_array_equal(ours.leaf_ids(rows), own_leaves(pipeline, rows))
+
+
+FLAT: dict[str, tuple[Any, Any]] = {
+    "exp of numbers near 0": (lambda: [FunctionTransformer(np.exp)], lambda normal: normal * 1e-5),
+    "exp of scaled numbers": (lambda: [StandardScaler(), FunctionTransformer(np.exp)], lambda normal: normal + 1),
+    "cbrt of scaled numbers": (lambda: [StandardScaler(), FunctionTransformer(np.cbrt)], lambda normal: normal * 1e-3),
+    "cbrt on plateaus": (
+        lambda: [MinMaxScaler((1, 2)), FunctionTransformer(np.cbrt)],
+        lambda normal: np.exp(normal * 6),
+    ),
+    "scaled cbrt": (lambda: [FunctionTransformer(np.cbrt), StandardScaler()], lambda normal: np.exp(normal * 3)),
+    "normal quantile": (lambda: [normal_quantile()], lambda normal: np.exp(normal * 4)),
+    "normal quantile on plateaus": (
+        lambda: [MinMaxScaler((1, 2)), normal_quantile()],
+        lambda normal: np.exp(normal * 6),
+    ),
+    "yeo-johnson near 0": (lambda: [PowerTransformer()], lambda normal: normal * 1e-4),
+    "log1p": (lambda: [FunctionTransformer(np.log1p)], lambda normal: np.exp(normal * 8)),
+    "tanh": (lambda: [FunctionTransformer(np.tanh)], lambda normal: normal * 5),
+}
+
+
+def normal_quantile() -> QuantileTransformer:
+    return QuantileTransformer(n_quantiles=50, output_distribution="normal")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FLAT)
+def test_far_around_a_threshold_floats_go_where_the_library_sends_them(name: str) -> None:
+    """Where floats are dense, or a step before rounds coarsely, the reach of a rounding error is millions of floats."""
+    steps, numbers = FLAT[name]
+    rng = np.random.default_rng(0)
+    x = numbers(rng.normal(size=500))[:, None]
+    pipeline = make_pipeline(*steps(), HistGradientBoostingClassifier(max_iter=4, min_samples_leaf=2))
+    ensemble = load_model(pipeline.fit(x, np.argsort(np.argsort(x[:, 0])) // 7 % 2)).ensemble
+    cuts = np.unique(ensemble.threshold[ensemble.test != Test.LEAF])
+    for reach in (2**8, 2**12, 2**16, 2**20, 2**30):
+        steps_away = rng.integers(-reach, reach, (len(cuts), 400))
+        keys = np.unique((keys_of(cuts)[:, None] + steps_away)[np.abs(cuts) < 1e300])
+        rows = floats_of(keys)[:, None]
+        np.testing.assert_array_equal(ensemble.leaf_ids(rows), own_leaves(pipeline, rows))
 
 
 def test_zeros_that_a_sparse_matrix_does_not_store_are_missing_to_xgboost() -> None:
