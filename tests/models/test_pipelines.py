@@ -154,7 +154,7 @@ def test_a_pipeline_decides_as_its_own_predict_whatever_model_ends_it(kind: Kind
 
 
 @given(pipelines())
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 def test_random_pipelines_decide_as_their_own_predict(given: tuple[Any, list[str]]) -> None:
     random_pipeline_conforms(given)
 
@@ -192,7 +192,7 @@ ROUGH = [
 ]
 
 
-@pytest.mark.parametrize("name", ROUGH)
+@pytest.mark.parametrize("name", [ROUGH[0], *(pytest.param(name, marks=pytest.mark.slow) for name in ROUGH[1:])])
 def test_around_every_threshold_each_single_float_goes_where_the_library_sends_it(name: str) -> None:
     """These functions are computed with an error: among neighbouring floats the test may change more than once."""
     kind = kind_named(name)
@@ -218,6 +218,7 @@ def test_a_cube_root_that_is_not_monotone_gives_a_threshold_more_than_one_end(be
     inner, ours = load_model(pipeline[-1]).ensemble, load_model(pipeline).ensemble
     assert ours.n_nodes > inner.n_nodes
     cuts = np.unique(ours.threshold[ours.test != Test.LEAF])
+    cuts = cuts[np.abs(cuts) < 1e300]  # the largest float parts missing values from all others
     keys = np.unique(np.concatenate([keys_of(cuts) + step for step in range(-400, 401)]))
     rows = floats_of(keys)[:, None]
     np.testing.assert_array_equal(ours.leaf_ids(rows), own_leaves(pipeline, rows))
@@ -426,7 +427,7 @@ SKOPS = [
     "StandardScaler",
     "OneHotEncoder",
     "PowerTransformer('box-cox')",
-    "SelectKBest",
+    "RobustScaler",
 ]
 
 
