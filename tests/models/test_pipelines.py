@@ -388,6 +388,17 @@ def test_trees_that_would_grow_beyond_measure_are_refused(monkeypatch: pytest.Mo
         load_model(kind_named("KBinsDiscretizer('onehot-dense')").fitted("RandomForest"))
 
 
+def test_two_kinds_of_missing_in_one_column_are_refused() -> None:
+    frame, y = people()
+    job = frame["job"].where(frame.index % 9 != 0, None)
+    job[frame.index % 7 == 0] = np.nan
+    table = pd.DataFrame({"job": pd.Series(job.tolist(), dtype=object)})
+    pipeline = make_pipeline(OrdinalEncoder(encoded_missing_value=-1), FINAL["RandomForest"]()).fit(table, y)
+    assert None in pipeline[0].categories_[0]
+    with pytest.raises(ModelError, match="column 'job' has both None and NaN for missing"):
+        load_model(pipeline)
+
+
 def test_a_pipeline_whose_last_step_is_no_model_is_refused_by_that_step() -> None:
     frame, y = people()
     with pytest.raises(ModelError, match=r"step 'logisticregression': sklearn.*LogisticRegression is not read"):
@@ -437,6 +448,19 @@ def test_a_skops_file_with_a_pipeline_is_the_live_one(name: str, tmp_path: Path)
     skops.io.dump(pipeline, tmp_path / "model.skops")
     imported = load_model(tmp_path / "model.skops")
     assert imported.ensemble.fingerprint() == load_model(pipeline).ensemble.fingerprint()
+
+
+def test_a_selecting_model_with_broken_trees_is_refused_before_it_is_asked() -> None:
+    """Asked for its importances, such a tree reads memory that is not its own."""
+    pipeline = kind_named("SelectFromModel").fitted("RandomForest")
+    chooser = pipeline.named_steps["select"].estimator_
+    cls, arguments, state = chooser.tree_.__reduce__()
+    state = state | {"nodes": state["nodes"].copy()}
+    state["nodes"]["left_child"][0] = 2**30
+    chooser.tree_ = cls(*arguments)
+    chooser.tree_.__setstate__(state)
+    with pytest.raises(ModelError, match=r"step 'select'.estimator_.*children_left\[0\]: 1073741824 is outside"):
+        load_model(pipeline)
 
 
 def test_a_skops_file_with_a_type_that_skops_does_not_trust_is_refused_by_that_type(tmp_path: Path) -> None:
