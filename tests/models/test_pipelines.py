@@ -22,9 +22,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
     MaxAbsScaler,
+    MinMaxScaler,
     OneHotEncoder,
     OrdinalEncoder,
     PowerTransformer,
+    QuantileTransformer,
     RobustScaler,
     StandardScaler,
 )
@@ -152,7 +154,7 @@ def test_a_pipeline_decides_as_its_own_predict_whatever_model_ends_it(kind: Kind
 
 
 @given(pipelines())
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 def test_random_pipelines_decide_as_their_own_predict(given: tuple[Any, list[str]]) -> None:
     random_pipeline_conforms(given)
 
@@ -190,7 +192,7 @@ ROUGH = [
 ]
 
 
-@pytest.mark.parametrize("name", ROUGH)
+@pytest.mark.parametrize("name", [ROUGH[0], *(pytest.param(name, marks=pytest.mark.slow) for name in ROUGH[1:])])
 def test_around_every_threshold_each_single_float_goes_where_the_library_sends_it(name: str) -> None:
     """These functions are computed with an error: among neighbouring floats the test may change more than once."""
     kind = kind_named(name)
@@ -207,18 +209,60 @@ def test_around_every_threshold_each_single_float_goes_where_the_library_sends_i
     np.testing.assert_array_equal(ensemble.leaf_ids(np.concatenate(rows)), own_leaves(pipeline, table))
 
 
-def test_a_cube_root_that_is_not_monotone_gives_a_threshold_more_than_one_end() -> None:
-    x = np.random.default_rng(0).random(400)[:, None] * 100
-    pipeline = make_pipeline(
-        FunctionTransformer(np.cbrt), HistGradientBoostingClassifier(max_iter=3, min_samples_leaf=2)
-    )
-    pipeline.fit(x, (x[:, 0] * 7 % 3 > 1).astype(int))
+@pytest.mark.parametrize("behind", [[], [StandardScaler()]], ids=["alone", "scaled"])
+def test_a_cube_root_that_is_not_monotone_gives_a_threshold_more_than_one_end(behind: list[Any]) -> None:
+    x = np.exp(np.random.default_rng(0).normal(size=400) * 3)[:, None]  # behind a scaler small ones round coarsely
+    model = HistGradientBoostingClassifier(max_iter=3, min_samples_leaf=2)
+    pipeline = make_pipeline(FunctionTransformer(np.cbrt), *behind, model)
+    pipeline.fit(x, np.argsort(np.argsort(x[:, 0])) // 7 % 2)
     inner, ours = load_model(pipeline[-1]).ensemble, load_model(pipeline).ensemble
     assert ours.n_nodes > inner.n_nodes
     cuts = np.unique(ours.threshold[ours.test != Test.LEAF])
+    cuts = cuts[np.abs(cuts) < 1e300]  # the largest float parts missing values from all others
     keys = np.unique(np.concatenate([keys_of(cuts) + step for step in range(-400, 401)]))
     rows = floats_of(keys)[:, None]
     np.testing.assert_array_equal(ours.leaf_ids(rows), own_leaves(pipeline, rows))
+
+
+FLAT: dict[str, tuple[Any, Any]] = {
+    "exp of numbers near 0": (lambda: [FunctionTransformer(np.exp)], lambda normal: normal * 1e-5),
+    "exp of scaled numbers": (lambda: [StandardScaler(), FunctionTransformer(np.exp)], lambda normal: normal + 1),
+    "cbrt of scaled numbers": (lambda: [StandardScaler(), FunctionTransformer(np.cbrt)], lambda normal: normal * 1e-3),
+    "cbrt on plateaus": (
+        lambda: [MinMaxScaler((1, 2)), FunctionTransformer(np.cbrt)],
+        lambda normal: np.exp(normal * 6),
+    ),
+    "scaled cbrt": (lambda: [FunctionTransformer(np.cbrt), StandardScaler()], lambda normal: np.exp(normal * 3)),
+    "normal quantile": (lambda: [normal_quantile()], lambda normal: np.exp(normal * 4)),
+    "normal quantile on plateaus": (
+        lambda: [MinMaxScaler((1, 2)), normal_quantile()],
+        lambda normal: np.exp(normal * 6),
+    ),
+    "yeo-johnson near 0": (lambda: [PowerTransformer()], lambda normal: normal * 1e-4),
+    "log1p": (lambda: [FunctionTransformer(np.log1p)], lambda normal: np.exp(normal * 8)),
+    "tanh": (lambda: [FunctionTransformer(np.tanh)], lambda normal: normal * 5),
+}
+
+
+def normal_quantile() -> QuantileTransformer:
+    return QuantileTransformer(n_quantiles=50, output_distribution="normal")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FLAT)
+def test_far_around_a_threshold_floats_go_where_the_library_sends_them(name: str) -> None:
+    """Where floats are dense, or a step before rounds coarsely, the reach of a rounding error is millions of floats."""
+    steps, numbers = FLAT[name]
+    rng = np.random.default_rng(0)
+    x = numbers(rng.normal(size=500))[:, None]
+    pipeline = make_pipeline(*steps(), HistGradientBoostingClassifier(max_iter=4, min_samples_leaf=2))
+    ensemble = load_model(pipeline.fit(x, np.argsort(np.argsort(x[:, 0])) // 7 % 2)).ensemble
+    cuts = np.unique(ensemble.threshold[ensemble.test != Test.LEAF])
+    for reach in (2**8, 2**12, 2**16, 2**20, 2**30):
+        steps_away = rng.integers(-reach, reach, (len(cuts), 400))
+        keys = np.unique((keys_of(cuts)[:, None] + steps_away)[np.abs(cuts) < 1e300])
+        rows = floats_of(keys)[:, None]
+        np.testing.assert_array_equal(ensemble.leaf_ids(rows), own_leaves(pipeline, rows))
 
 
 def test_zeros_that_a_sparse_matrix_does_not_store_are_missing_to_xgboost() -> None:
@@ -344,6 +388,17 @@ def test_trees_that_would_grow_beyond_measure_are_refused(monkeypatch: pytest.Mo
         load_model(kind_named("KBinsDiscretizer('onehot-dense')").fitted("RandomForest"))
 
 
+def test_two_kinds_of_missing_in_one_column_are_refused() -> None:
+    frame, y = people()
+    job = frame["job"].where(frame.index % 9 != 0, None)
+    job[frame.index % 7 == 0] = np.nan
+    table = pd.DataFrame({"job": pd.Series(job.tolist(), dtype=object)})
+    pipeline = make_pipeline(OrdinalEncoder(encoded_missing_value=-1), FINAL["RandomForest"]()).fit(table, y)
+    assert None in pipeline[0].categories_[0]
+    with pytest.raises(ModelError, match="column 'job' has both None and NaN for missing"):
+        load_model(pipeline)
+
+
 def test_a_pipeline_whose_last_step_is_no_model_is_refused_by_that_step() -> None:
     frame, y = people()
     with pytest.raises(ModelError, match=r"step 'logisticregression': sklearn.*LogisticRegression is not read"):
@@ -383,7 +438,7 @@ SKOPS = [
     "StandardScaler",
     "OneHotEncoder",
     "PowerTransformer('box-cox')",
-    "SelectKBest",
+    "RobustScaler",
 ]
 
 
@@ -393,6 +448,19 @@ def test_a_skops_file_with_a_pipeline_is_the_live_one(name: str, tmp_path: Path)
     skops.io.dump(pipeline, tmp_path / "model.skops")
     imported = load_model(tmp_path / "model.skops")
     assert imported.ensemble.fingerprint() == load_model(pipeline).ensemble.fingerprint()
+
+
+def test_a_selecting_model_with_broken_trees_is_refused_before_it_is_asked() -> None:
+    """Asked for its importances, such a tree reads memory that is not its own."""
+    pipeline = kind_named("SelectFromModel").fitted("RandomForest")
+    chooser = pipeline.named_steps["select"].estimator_
+    cls, arguments, state = chooser.tree_.__reduce__()
+    state = state | {"nodes": state["nodes"].copy()}
+    state["nodes"]["left_child"][0] = 2**30
+    chooser.tree_ = cls(*arguments)
+    chooser.tree_.__setstate__(state)
+    with pytest.raises(ModelError, match=r"step 'select'.estimator_.*children_left\[0\]: 1073741824 is outside"):
+        load_model(pipeline)
 
 
 def test_a_skops_file_with_a_type_that_skops_does_not_trust_is_refused_by_that_type(tmp_path: Path) -> None:

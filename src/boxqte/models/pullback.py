@@ -9,9 +9,10 @@ Every column that the model tests is g(x) of one of the user's columns x. A test
 
 What is relied on: between the `starts` that the caller names, g is monotone as a function of floats. For `rough`
 features it is so only up to its own rounding (a cube root, a normal quantile: neighbouring floats may change places).
-Near each end of theirs up to PROBES floats are tried, as far as g has moved by NOISE of its smallest steps; all of them
-where there are no more, else evenly spread ones; every change of outcome among them is an end of its own. Elsewhere
-monotony is checked at distances 1, 2, 4, ... from every end, and in the middle of every piece.
+Around each end of theirs PROBES floats are tried one by one, and as many evenly spread ones as far as g has moved by NOISE
+of its smallest steps (steps before g that round more coarsely make plateaus of it, which those find); every change of
+outcome among them is an end of its own. Elsewhere monotony is checked at distances 1, 2, 4, ... from every end, and in
+the middle of every piece.
 """
 
 from __future__ import annotations
@@ -304,31 +305,30 @@ class _Search:
         at, keys = np.array([spots[s][0] for s, _ in items]), np.array([key for _, key in items])
         y = self._written(at, keys)
         left = self._left(at, y)
-        zones: list[tuple[int, int, int]] = []
+        zones: list[tuple[int, Keys]] = []
         start = 0
         for spot, own in zip(spots, points):
             node, _, end, _ = spot
             mine = slice(start, start + len(own))
             start += len(own)
             if int(self.ensemble.feature[node]) in self.columns[self._owner(node)].rough:
-                zones.append((node, *_zone(keys[mine], y[mine], *spot[1:])))
+                zones.append((node, _zone(keys[mine], y[mine], *spot[1:])))
             elif ((left[mine] == left[mine][keys[mine] == end]) != (keys[mine] <= end)).any():
                 raise self._not_monotone(self._owner(node))
         self._scan(zones, ends)
 
-    def _scan(self, zones: Sequence[tuple[int, int, int]], ends: dict[int, set[int]]) -> None:
+    def _scan(self, zones: Sequence[tuple[int, Keys]], ends: dict[int, set[int]]) -> None:
         """Replace the ends inside zones by all changes of outcome that are found there."""
         if not zones:
             return
-        probes = [_spread(low, high) for _, low, high in zones]
-        nodes = [node for (node, _, _), keys in zip(zones, probes) for _ in keys]
-        outcomes = self._outcomes(nodes, np.concatenate(probes))
+        nodes = [node for node, keys in zones for _ in keys]
+        outcomes = self._outcomes(nodes, np.concatenate([keys for _, keys in zones]))
         changes: list[tuple[int, int, int, bool]] = []
         start = 0
-        for (node, low, high), keys in zip(zones, probes):
+        for node, keys in zones:
             left = outcomes[start : start + len(keys)]
             start += len(keys)
-            ends[node] = {end for end in ends[node] if not low <= end < high}
+            ends[node] = {end for end in ends[node] if not keys[0] <= end < keys[-1]}
             changes += [
                 (node, int(keys[i]), int(keys[i + 1]), bool(left[i])) for i in np.flatnonzero(left[1:] != left[:-1])
             ]
@@ -354,25 +354,16 @@ class _Search:
                 raise self._not_monotone(self._owner(nodes[int(wrong[0])]))
 
 
-def _zone(keys: Keys, y: FloatArray, low: int, end: int, high: int) -> tuple[int, int]:
-    """How far around an end the rounding of g may reach: until it has moved by NOISE of its smallest steps."""
+def _zone(keys: Keys, y: FloatArray, low: int, end: int, high: int) -> Keys:
+    """The keys to be tried around an end: those beside it, and spread ones as far as the rounding of g may reach."""
+    near = np.arange(max(low, end - PROBES // 2), min(high, end + PROBES // 2) + 1)
     moved = np.abs(y - y[keys == end][0])
     steps = moved[moved > 0]
-    near = PROBES // 2
-    left, right = max(low, end - near), min(high, end + near)
-    if len(steps):
-        far = keys[moved >= NOISE * steps.min()]
-        before, behind = far[far < end], far[far > end]
-        left = min(left, int(before[-1])) if len(before) else left
-        right = max(right, int(behind[0])) if len(behind) else right
-    return left, right
-
-
-def _spread(low: int, high: int) -> Keys:
-    """At most PROBES keys from low to high: all of them, or evenly spread ones."""
-    if high - low < PROBES:
-        return np.arange(low, high + 1)
-    return np.array([low + (high - low) * i // (PROBES - 1) for i in range(PROBES)])
+    far = keys[moved >= NOISE * steps.min()] if len(steps) else keys[:0]
+    left = int(max(far[far < end], default=near[0]))
+    right = int(min(far[far > end], default=near[-1]))
+    spread = [left + (right - left) * i // (PROBES - 1) for i in range(PROBES)]
+    return np.unique(np.concatenate([near, np.array(spread)]))
 
 
 # --- trees ------------------------------------------------------------------------------------------------------------

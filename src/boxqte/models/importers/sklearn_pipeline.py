@@ -33,18 +33,19 @@ def read_pipeline(pipeline: Any, where: str) -> ImportedModel:
     if final is None or isinstance(final, str) or is_identity(final):
         raise ModelError(f"{where}: step '{last}' is no model")
     before = [(name, step) for name, step in before if not is_identity(step)]
-    met: list[Step] = []
-    inputs: Inputs = lambda table: table  # noqa: E731
-    labels, n = _columns_of(before[0][1] if before else final, where)
-    sources = tuple(map(Source, range(n)))
-    for name, step in before:
-        sources, inputs = walk(step, sources, inputs, f"{where}: step '{name}'", met)
+    if before:
+        labels, n = _columns_of(before[0][1], where)
     try:
         inner = load_model(final)
     except ModelError as error:
         raise ModelError(f"{where}: step '{last}': {error}") from error
     if not before:
         return replace(inner, source=where)
+    met: list[Step] = []
+    inputs: Inputs = lambda table: table  # noqa: E731
+    sources = tuple(map(Source, range(n)))
+    for name, step in before:
+        sources, inputs = walk(step, sources, inputs, f"{where}: step '{name}'", met)
     if len(sources) != inner.ensemble.n_features:
         raise ModelError(
             f"{where}: step '{last}' takes {inner.ensemble.n_features} columns, the steps write {len(sources)}"
@@ -262,8 +263,13 @@ class _Reading:
         """Which columns are categories, with which values: those that tables of steps or of the model have."""
         for step in self.met:
             for i, values in step.values.items():
-                if step.sources[i].raw:
-                    self.columns[step.sources[i].column].add(values)
+                if not step.sources[i].raw:
+                    continue
+                if any(value is None for value in values) and any(value != value for value in values):
+                    name = self._name(step.sources[i].column)
+                    raise ModelError(f"{step.where}: column '{name}' has both None and NaN for missing, which a table does "
+                                     "not keep apart; fit it with one of them")  # fmt: skip
+                self.columns[step.sources[i].column].add(values)
         for feature, own in self.inner.ensemble.categories.items():
             source = self.sources[feature]
             if source.raw:

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from boxqte.errors import ModelError
 from boxqte.models.encoders import is_identity, widths
+from boxqte.models.importers.structure import check_tree, within
 
 Accepts = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.bool_]]
 Inputs = Callable[[Any], Any]
@@ -189,9 +190,20 @@ def _simple(step: Any, kind: str, n: int, where: str) -> Step:
         return reader(step, n, where)
     if type(step).__module__.startswith("sklearn.feature_selection.") and hasattr(step, "get_support"):
         _check_fitted(step, "n_features_in_", n, where)
+        _check_trees(getattr(step, "estimator_", None), n, where)
         return Step(where, tuple(Output(int(i), True, True) for i in step.get_support(indices=True)))
     name = "an estimator" if kind == "builtins.str" else type(step).__name__
     raise ModelError(f"{where}: {name} does not work column by column, or is not known to; {WAY_OUT}")
+
+
+def _check_trees(estimator: Any, n: int, where: str) -> None:
+    """Refuse trees with bad indices, from a file: SelectFromModel asks them for their importances, which would crash."""
+    for t, member in enumerate(np.ravel(np.array(getattr(estimator, "estimators_", [estimator]), object)).tolist()):
+        if hasattr(member, "tree_"):
+            nodes, here = member.tree_.__getstate__()["nodes"], f"{where}.estimator_.estimators_[{t}].tree_"
+            leaf = nodes["left_child"] == -1
+            check_tree(nodes["left_child"], nodes["right_child"], leaf, here, ("children_left", "children_right"))
+            within(nodes["feature"], f"{here}.feature", 0, n - 1, only=~leaf)
 
 
 def _each(n: int, **what: bool) -> tuple[Output, ...]:
