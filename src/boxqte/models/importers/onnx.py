@@ -1,4 +1,6 @@
-"""ONNX files: a TreeEnsembleClassifier and the nodes around it, read without any library; replayed by onnxruntime.
+"""ONNX files: a TreeEnsembleClassifier or TreeEnsembleRegressor and the nodes around it, read without any library.
+
+onnxruntime replays what is found.
 
 The file's bytes are parsed and validated here (protobuf, onnx_graph), the nodes before the trees are pulled back onto
 the inputs (onnx_columns), and the label is the one that onnxruntime computes (onnx_trees).
@@ -7,7 +9,7 @@ the inputs (onnx_columns), and the label is the one that onnxruntime computes (o
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,18 +81,23 @@ def load(source: Any, *, allow_pickle: bool, trees: Trees | None = None) -> Impo
         )
     labels = _check_outputs(graph, node, name)
     read = read_trees(node, len(columns))
-    if not read.classes:  # the one place that keeps regressors out: everything before and behind it reads them
-        raise ModelError(
-            f"{node.where}: a regressor predicts numbers, not classes; accepted are classifiers; {ANY_MODEL}"
-        )
     features = _features(graph, columns, name)
     ensemble = _Builder(read, columns, features, node.where, wide).build(labels or read.classes)
     encoded = _encoded(graph, features)
     installed = importlib.util.find_spec("onnxruntime") is not None
     replay = _Replay(data, graph, features, encoded, ensemble.classes, node, name)
     if encoded is None:
-        return ImportedModel(ensemble, name, replay if installed else None)
+        return _imported(ensemble, name, replay if installed else None)
     return _over_inputs(ensemble, encoded, replay if installed else None, name)
+
+
+def _imported(
+    ensemble: TreeEnsemble, name: str, replay: Callable[[FloatArray], npt.NDArray[Any]] | None
+) -> ImportedModel:
+    """The model with onnxruntime's own labels, or its values for a regressor."""
+    if ensemble.predicts_classes:
+        return ImportedModel(ensemble, name, replay)
+    return ImportedModel(ensemble, name, values=replay, objective="TreeEnsembleRegressor")
 
 
 def _over_inputs(
@@ -126,14 +133,14 @@ def _over_inputs(
         missing[c] = np.full(ensemble.n_features, np.nan) if number else None
     over = over_columns(ensemble, columns, evaluate, missing, name)
 
-    def native(rows: FloatArray) -> npt.NDArray[np.int64]:
+    def native(rows: FloatArray) -> npt.NDArray[Any]:
         assert replay is not None
         for c, column in enumerate(encoded):
             if column.values is not None and not np.isin(rows[:, c], np.arange(len(column.values))).all():
                 raise ModelError(f"{name}: a missing or unknown category of {shown(column.name)} has no label")
         return replay(evaluate(dict(enumerate(np.asarray(rows, np.float64).T))))
 
-    return ImportedModel(over, name, native if replay is not None else None)
+    return _imported(over, name, native if replay is not None else None)
 
 
 def _trees_of(graph: Graph, name: str) -> Node:
@@ -143,7 +150,7 @@ def _trees_of(graph: Graph, name: str) -> Node:
         what = "no tree ensemble" if not found else f"{len(found)} tree ensembles"
         raise ModelError(
             f"{name}: this is an ONNX file with operators {graph.operators or 'of no kind'}: {what}; accepted is one "
-            f"{TREES[0]}; {ANY_MODEL}"
+            f"{TREES[0]} or {TREES[1]}; {ANY_MODEL}"
         )
     return found[0]
 
@@ -154,7 +161,8 @@ def _check_outputs(graph: Graph, node: Node, name: str) -> tuple[Any, ...] | Non
     Returns the labels behind a LabelEncoder, where there is one.
     """
     if node.op == TREES[1]:
-        return None  # read_trees says what to do about a regressor
+        _check_value(graph, node, name)
+        return None
     if len(node.outputs) != 2 or not node.outputs[0]:
         raise ModelError(f"{node.where}.output: has {len(node.outputs)} entries, expected label and scores")
     label, scores = {node.outputs[0]}, {node.outputs[1]}
@@ -232,6 +240,23 @@ def _features(graph: Graph, columns: tuple[Column, ...], name: str) -> list[Feat
     features = [Feature(names[raw], raw, None) for raw in sorted(plain)]
     distinct = {id(column): column for column in columns if column.values is not None}
     return features + [Feature(names[c.raw] + c.label, c.raw, c) for c in distinct.values()]
+
+
+def _check_value(graph: Graph, node: Node, name: str) -> None:
+    """Follow a regressor's number to the graph's output: nothing behind the trees may change it."""
+    made = set(node.outputs[:1])
+    for after in graph.nodes:
+        if after is node or not made.intersection(after.inputs):
+            continue
+        to_float = after.op == "Cast" and after.get("to", int) in (1, 11)
+        if after.domain != "" or not (to_float or after.op in ("Identity", "Reshape", "Squeeze", "Flatten")):
+            raise ModelError(
+                f"{after.where}: changes what the trees say (the file has operators {graph.operators}); accepted behind a "
+                f"regressor are Cast, Identity, Reshape, Squeeze, Flatten; {ANY_MODEL}"
+            )
+        made.update(after.outputs)
+    if not made.intersection(graph.outputs):
+        raise ModelError(f"{name}: graph.output: none is what the trees say; export the model with it")
 
 
 def _encoded(graph: Graph, features: list[Feature]) -> tuple[EncodedColumn, ...] | None:
@@ -361,7 +386,7 @@ class _Builder:
 
 
 class _Replay:
-    """onnxruntime's own label for rows in the ensemble's columns, through the whole graph."""
+    """onnxruntime's own label, or a regressor's number, for rows in the ensemble's columns, through the whole graph."""
 
     def __init__(
         self, data: bytes, graph: Graph, features: list[Feature], encoded: tuple[EncodedColumn, ...] | None,
@@ -381,7 +406,7 @@ class _Replay:
                 made.update(after.outputs)
         return next((name for name in self.graph.outputs if name in made), "")
 
-    def __call__(self, rows: FloatArray) -> npt.NDArray[np.int64]:
+    def __call__(self, rows: FloatArray) -> npt.NDArray[Any]:
         import onnxruntime
 
         try:
@@ -397,6 +422,8 @@ class _Replay:
         except Exception as error:
             text = " ".join(str(error).split())[:200]
             raise ModelError(f"{self.name}: onnxruntime itself cannot predict with this model: {text}") from None
+        if not self.index:
+            return np.asarray(labels, np.float64).reshape(-1)
         return np.array([self.index[label] for label in np.asarray(labels).reshape(-1).tolist()], np.int64)
 
     def _inputs(self, rows: FloatArray) -> dict[str, npt.NDArray[Any]]:
