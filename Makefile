@@ -9,13 +9,14 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SOURCES := $(wildcard src/core/*.cpp src/core/*.hpp src/core/processor/*.cpp)
-CORE := CMakeLists.txt $(SOURCES)
-# Without isolation and with a folder that stays, only what changed is compiled again.
+CORE := CMakeLists.txt $(SOURCES) src/core/processor/native.h
+# Without isolation and with a folder that stays, only what changed is compiled again; and of the instruction sets, only one.
 BUILD := --no-build-isolation --config-settings=build-dir
+SETS := --config-settings=cmake.define.BOXQTE_SETS
 export PATH := $(abspath $(VENV))/zig:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage test-slow test-sanitized lint tidy format stub wheel check-arm64 tour reference bench bench-engine rq1 rq2 rq3 scaling docs clean
+.PHONY: help demo test coverage test-slow test-sanitized sanitized-part lint tidy format stub wheel check-arm64 tour reference bench bench-engine rq1 rq2 rq3 scaling docs clean
 
 help: ## list the targets
 	@sed -n "s/^\([a-z0-9-]*\):.*## /\1\t/p" $(MAKEFILE_LIST) | expand -t 16
@@ -32,29 +33,41 @@ coverage: $(VENV)/.developing ## the tests once more, with the share of the line
 test-slow: $(VENV)/.developing ## the tests that take minutes
 	$(PYTEST) -n $(WORKERS) -m slow --timeout=3600 -o faulthandler_timeout=3700 tests
 
-# ONLY selects by name (pytest -k).
+# ONLY selects by name (pytest -k). The part for continuous integration has every kernel, in about a minute.
 SANITIZED := engines/test_box engines/test_box_tolerance engines/test_box_dense engines/test_point engines/test_many_classes \
-  engines/test_sample answers/test_samples answers/test_verify
+  engines/test_inside engines/test_sample answers/test_samples answers/test_verify
 ONLY ?= test
 test-sanitized: $(VENV)/.developing ## random problems against the oracle, under address and undefined-behaviour sanitizers
 	@command -v g++ >/dev/null || { echo "make: test-sanitized needs g++ on the PATH: install g++ and its sanitizers" >&2; exit 1; }
 	CXX=g++ $(PIP) install $(BUILD)=build/sanitized/core --no-deps --upgrade --target build/sanitized/python . \
-	  --config-settings=cmake.define.BOXQTE_SANITIZE=address,undefined --config-settings=cmake.define.BOXQTE_SETS=baseline
+	  --config-settings=cmake.define.BOXQTE_SANITIZE=address,undefined $(SETS)=baseline
 	PYTHONPATH=build/sanitized/python LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" \
 	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 	  $(PYTEST) -n $(WORKERS) -m "not slow and not data" -k "$(ONLY)" --timeout=1200 -o faulthandler_timeout=1300 \
 	  $(SANITIZED:%=tests/%.py)
 
-lint: $(VENV)/.developing ## ruff, mypy, import-linter and clang-format
+# Of every kernel some: both searches, bounds inside open boxes, points, many classes, samples, verify.
+PART := random_problems or odd_options or wide or few_bits or too_large or oracle_says or counterexamples or each_box or verdicts
+sanitized-part: ## the part of test-sanitized that continuous integration runs
+	@$(MAKE) --no-print-directory test-sanitized ONLY="$(PART)"
+
+lint: $(VENV)/.developing $(VENV)/.tidy ## ruff, mypy, import-linter, clang-format, and clang-tidy if the core has changed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/clang-format --dry-run --Werror $(SOURCES)
 
-tidy: $(VENV)/.developing ## clang-tidy over the core: takes minutes, and is not clean yet
-	@[ ! -d $(VENV)/zig ] || echo "make: clang-tidy is left out: it needs the headers of an installed C++ compiler"
-	[ -d $(VENV)/zig ] || printf '%s\n' $(filter %.cpp,$(SOURCES)) | xargs -n 1 -P $(WORKERS) sh -c '$(BIN)/clang-tidy --quiet $$0 -- $(HEADERS)'
+# Half a minute on two cores without the analyzer, many minutes with it.
+TIDY = [ -d $(VENV)/zig ] && echo "make: clang-tidy is left out: it needs the headers of an installed C++ compiler" || \
+  printf '%s\n' $(filter %.cpp,$(SOURCES)) | xargs -n 1 -P $(WORKERS) sh -c '$(BIN)/clang-tidy --quiet $(1) $$0 -- $(HEADERS)'
+
+$(VENV)/.tidy: $(SOURCES) .clang-tidy | $(VENV)/.developing
+	@$(call TIDY,--checks=-clang-analyzer-*)
+	@touch $@
+
+tidy: $(VENV)/.developing ## clang-tidy with its analyzer: what lint has no time for
+	@$(call TIDY)
 
 # How a file of the core is read outside of cmake.
 HEADERS = -std=c++20 -DBOXQTE_MODULE=_baseline -isystem $$($(BIN)/python -m nanobind --include_dir) \
@@ -88,8 +101,9 @@ check-arm64: $(VENV)/.developing ## compile the core for arm64, and check its so
 tour: ## a new user's hour in a fresh environment: clone, demo, audit, report, gate, pairs, notebook (BOXQTE_DATA=folder)
 	tests/tour.sh
 
-reference: $(VENV)/.developing ## write docs/reference.md from the docstrings and options
+reference: $(VENV)/.developing ## write docs/reference.md from the docstrings and options, and the table of kinds in docs/models.md from the tests
 	$(BIN)/python docs/make_reference.py
+	$(BIN)/python docs/make_kinds.py
 
 bench: $(VENV)/.developing ## time the reference problems (needs the data sets: BOXQTE_DATA=folder)
 	$(BIN)/python benchmarks/reference.py
@@ -126,7 +140,7 @@ $(VENV)/.installed: $(VENV)/.tools $(CORE)
 	@[ -n "$$CXX" ] || command -v c++ >/dev/null || command -v g++ >/dev/null || command -v clang++ >/dev/null || \
 	  $(MAKE) --no-print-directory $(VENV)/zig/c++
 	@echo "make: building the C++ core (about a minute)"
-	@[ ! -d $(VENV)/zig ] || set -- $(ZIG); set -x; $(PIP) install $(BUILD)=$(VENV)/core --editable . "$$@"
+	@[ ! -d $(VENV)/zig ] || set -- $(ZIG); set -x; $(PIP) install $(BUILD)=$(VENV)/core $(SETS)=native --editable . "$$@"
 	@touch $@
 
 $(VENV)/.developing: pyproject.toml | $(VENV)/.installed

@@ -12,6 +12,7 @@ import resource
 import signal
 import sys
 import warnings
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,8 @@ def agrees(model: ImportedModel) -> str:
     """Whether a model that was accepted is the model that its library predicts with, where the library still does."""
     with np.errstate(all="ignore"):
         rows = boundary_rows(model.ensemble, n_random=20, missing=False)
+        if not model.ensemble.predicts_classes:
+            return same_numbers(model, rows)
         rows = rows[beyond_rounding(model.ensemble, rows)]
         theirs = None
         if model.native is not None and len(rows):
@@ -60,6 +63,18 @@ def agrees(model: ImportedModel) -> str:
     if theirs is not None and (theirs != model.ensemble.predict(rows)).any():
         return "accepted, but predicts other classes than its library"
     return "sound"
+
+
+def same_numbers(model: ImportedModel, rows: np.ndarray) -> str:
+    theirs = None
+    if model.values is not None:
+        with contextlib.suppress(Exception):
+            theirs = model.values(rows)
+    if theirs is None or model.ensemble.link != "identity" or not np.isfinite(theirs).all():
+        return "sound"
+    error = model.ensemble.rounding_error()
+    far = [abs(margin - Fraction(float(v))) > error for (margin,), v in zip(model.ensemble.exact_margin(rows), theirs)]
+    return "accepted, but predicts other numbers than its library" if any(far) else "sound"
 
 
 def main() -> None:

@@ -93,7 +93,7 @@ def naive_quantify(ensemble: TreeEnsemble, space: Space, property: Property, *, 
         if not mass:
             continue  # a point of mass 0 exists as an x', which `witnesses` sees to; as an x it adds nothing
         x = oracle.representative(pieces)
-        if oracle.is_confident(oracle.margin(x)):
+        if oracle.is_confident(x):
             confident += mass
             if any(True for _ in oracle.witnesses(x)):
                 counterexample += mass
@@ -153,7 +153,7 @@ def naive_kept_mass(space: Space, row: NaiveRow, keeps: list[Keep]) -> Fraction:
 def naive_is_pair(oracle: Oracle, x: Point, other: Point, slack: Fraction = ZERO) -> bool:
     """Whether x is confident and x' makes it a counterexample; real values may be off by the slack, relatively."""
     own, rival = oracle.class_of(x), oracle.class_of(other)
-    if own is None or rival is None or own == rival or not oracle.is_confident(oracle.margin(x)):
+    if own is None or rival is None or own == rival or not oracle.is_confident(x):
         return False
     if oracle.sensitive and all(x[a.name] == other[a.name] for a in oracle.sensitive):
         return False
@@ -181,30 +181,84 @@ def naive_margin(ensemble: TreeEnsemble, space: Space, x: Point) -> Fraction:
     return Model(ensemble, space).margin(x)
 
 
-def naive_class(ensemble: TreeEnsemble, property: Property, margin: Fraction) -> int | None:
-    """The class that a margin means; None if it has none (F = 0 in the paper's reading)."""
-    if margin == 0:
+def naive_threshold(ensemble: TreeEnsemble, x: Point) -> Fraction | None:
+    """tau at x: the decision rule's only threshold, or that of x's value of its attribute; None without a rule."""
+    rule = ensemble.decision
+    if rule is None:
+        return None
+    if rule.attribute is None:
+        [(_, tau)] = rule.thresholds
+        return tau
+    own = x[rule.attribute]
+    found = [tau for value, tau in rule.thresholds if (value == "missing" if own is MISSING else value == own)]
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} thresholds for {rule.attribute} = {own!r}")
+    return found[0]
+
+
+def naive_side(ensemble: TreeEnsemble, margin: Fraction, tau: Fraction | None) -> int:
+    """1 if the margin lies above the decision, -1 if below, 0 on it: p against tau, or F against 0 without a rule."""
+    rule = ensemble.decision
+    if rule is None or tau is None:
+        return (margin > 0) - (margin < 0)
+    if rule.on == "margin":
+        return (margin > tau) - (margin < tau)
+    if ensemble.link == "mean":
+        p = margin + HALF
+        return (p > tau) - (p < tau)
+    if margin == 0:  # the only margin with a rational probability
+        return (tau < HALF) - (tau > HALF)
+    with localcontext() as context:
+        context.prec = 80
+        beyond = 1 / (1 + (-decimal(margin)).exp()) - decimal(tau)
+        if abs(beyond) < Decimal("1e-60"):
+            raise ArithmeticError(f"80 digits do not separate sigmoid({margin}) from {tau}")
+        return 1 if beyond > 0 else -1
+
+
+def naive_class(
+    ensemble: TreeEnsemble, property: Property, margin: Fraction, tau: Fraction | None = None
+) -> int | None:
+    """The class that a margin means where the threshold is tau; None if it has none (a tie in the paper's reading)."""
+    side = naive_side(ensemble, margin, tau)
+    if side == 0:
         if property.tie == "paper":
             return None
+        if ensemble.decision is not None:
+            return 0 if ensemble.decision.exclusive else 1
         return 1 if ensemble.tie == "positive" else 0
-    return 1 if margin > 0 else 0
+    return 1 if side > 0 else 0
 
 
-def naive_confident(ensemble: TreeEnsemble, property: Property, margin: Fraction) -> bool:
-    """f_c(x) > kappa."""
-    kappa = property.kappa
+def naive_confident(ensemble: TreeEnsemble, property: Property, margin: Fraction, tau: Fraction | None = None) -> bool:
+    """f_c(x) > kappa, measured from the decision: sigmoid(|F - logit(tau)|) > kappa, or |p - tau| > kappa - 1/2."""
+    kappa, rule = property.kappa, ensemble.decision
     if kappa <= HALF:
-        return naive_class(ensemble, property, margin) is not None
+        return naive_class(ensemble, property, margin, tau) is not None
+    on_margin = rule is None or tau is None or rule.on == "margin"
     if ensemble.link == "mean":
-        return abs(margin) > kappa - HALF
+        level = ZERO if rule is None or tau is None else tau if on_margin else tau - HALF
+        return abs(margin - level) > kappa - HALF
     # The margin has the scale in it, so that it is the F of p = sigmoid(F).
     with localcontext() as context:
-        context.prec = 60
-        logit = (Decimal(kappa.numerator) / Decimal(kappa.denominator - kappa.numerator)).ln()
-        beyond = Decimal(abs(margin.numerator)) / Decimal(margin.denominator) - logit
-        if abs(beyond) < Decimal("1e-50"):  # logit(kappa) is irrational, the margin is not: more digits would tell
-            raise ArithmeticError(f"60 digits do not separate |F| = {abs(margin)} from logit({kappa})")
+        context.prec = 80
+        if on_margin:
+            away = abs(decimal(margin - (tau or ZERO)))
+        elif margin == 0 and tau in (kappa, 1 - kappa):
+            return False  # |0 - logit(tau)| is logit(kappa) itself
+        else:
+            away = abs(decimal(margin) - (decimal(tau) / decimal(1 - tau)).ln())
+        beyond = away - (decimal(kappa) / decimal(1 - kappa)).ln()
+        if abs(beyond) < Decimal(
+            "1e-60"
+        ):  # a sum of logarithms is irrational, the margin is not: more digits would tell
+            raise ArithmeticError(f"80 digits do not separate F = {margin} from logit({tau}) + logit({kappa})")
         return beyond > 0
+
+
+def decimal(number: Fraction) -> Decimal:
+    """A rational to as many digits as the context has."""
+    return Decimal(number.numerator) / Decimal(number.denominator)
 
 
 def naive_tolerance(property: Property, attribute: Attribute) -> Fraction:
@@ -235,10 +289,10 @@ class Oracle:
         return self.model.margin(x)
 
     def class_of(self, x: Point) -> int | None:
-        return naive_class(self.ensemble, self.property, self.margin(x))
+        return naive_class(self.ensemble, self.property, self.margin(x), naive_threshold(self.ensemble, x))
 
-    def is_confident(self, margin: Fraction) -> bool:
-        return naive_confident(self.ensemble, self.property, margin)
+    def is_confident(self, x: Point) -> bool:
+        return naive_confident(self.ensemble, self.property, self.margin(x), naive_threshold(self.ensemble, x))
 
     def pieces(self, attribute: Attribute) -> list[Piece]:
         """The pieces of the attribute on which nothing changes, neither the class nor the set of reachable pieces."""
@@ -266,15 +320,14 @@ class Oracle:
         return {name: piece.value for name, piece in pieces.items()}
 
     def row(self, x: Point, pieces: dict[str, Piece]) -> NaiveRow:
-        margin = self.margin(x)
-        confident = self.is_confident(margin)
+        confident = self.is_confident(x)
         witnesses = list(self.witnesses(x))
         return NaiveRow(
             x=x,
             pieces=pieces,
             mass=self.mass(pieces),
-            margin=margin,
-            class_=naive_class(self.ensemble, self.property, margin),
+            margin=self.margin(x),
+            class_=self.class_of(x),
             confident=confident,
             counterexample=confident and bool(witnesses),
             witnesses=witnesses,
@@ -450,8 +503,10 @@ class Model:
         """What the attribute's value writes into each of its model columns: (feature, number) pairs."""
         if (name, value) not in self._numbers:
             attribute, features = self.attributes[name], self.features_of[name]
-            if value is MISSING:
-                written: list[Any] = [None] * len(features)
+            if set(features) == {None}:
+                written: list[Any] = []  # an attribute that the model does not know; a threshold may go by it
+            elif value is MISSING:
+                written = [None] * len(features)
             elif attribute.kind == "real":
                 written = [Fraction(value)]
             elif attribute.kind == "integer":

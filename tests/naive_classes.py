@@ -63,7 +63,7 @@ class ClassOracle(Oracle):
 
     def row(self, x: Point, pieces: dict[str, Piece]) -> NaiveRow:
         margins = self.margin(x)
-        confident = self.is_confident(margins)  # type: ignore[arg-type]
+        confident = self.is_confident(x)
         witnesses = list(self.witnesses(x))
         values = [tuple(w[name] for name in self.property.sensitive) for w in witnesses]
         return NaiveRow(
@@ -71,8 +71,8 @@ class ClassOracle(Oracle):
             confident and bool(witnesses), witnesses, values,
         )  # fmt: skip
 
-    def is_confident(self, margins: tuple[Fraction, ...]) -> bool:
-        kappa = self.property.kappa
+    def is_confident(self, x: Point) -> bool:
+        kappa, margins = self.property.kappa, self.margin(x)
         if kappa * len(margins) <= 1:
             return True
         if self.ensemble.link == "mean":
@@ -96,7 +96,7 @@ def naive_class_answer(ensemble: TreeEnsemble, space: Space, property: Property)
         if not mass:
             continue
         x = oracle.representative(pieces)
-        if oracle.is_confident(oracle.margin(x)):  # type: ignore[arg-type]
+        if oracle.is_confident(x):
             confident += mass
             if any(True for _ in oracle.witnesses(x)):
                 counterexample += mass

@@ -13,7 +13,9 @@ from boxqte.space.space import Space
 from tests.naive import ZERO, NaiveAnswer, Oracle, Piece, Point, Value, naive_class, naive_confident, real_pieces
 
 
-def naive_rates(ensemble: TreeEnsemble, space: Space, sensitive: tuple[str, ...]) -> Iterator[tuple[dict[str, Piece], Fraction]]:
+def naive_rates(
+    ensemble: TreeEnsemble, space: Space, sensitive: tuple[str, ...]
+) -> Iterator[tuple[dict[str, Piece], Fraction]]:
     """Part 4: for every combination of pieces of the sensitive attributes, P(class 1 | group)."""
     oracle = Oracle(ensemble, space, Fairness(sensitive))
     others = [a for a in space.attributes if a.name not in sensitive]

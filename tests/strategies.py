@@ -17,8 +17,10 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 from hypothesis import strategies as st
 
+from boxqte.models.decision import DecisionRule
 from boxqte.models.ensemble import EnsembleBuilder, Missing, Test, TreeEnsemble
 from boxqte.questions.properties import Fairness, Property, Robustness
 from boxqte.space.attributes import Attribute, Histogram
@@ -53,6 +55,7 @@ class Limits:
     robustness: bool = True  # problems without sensitive attributes
     fairness: bool = True  # problems with sensitive attributes
     paper_ties: bool = True  # the paper's tie rule
+    decision: bool = False  # every problem has a decision threshold, or one for each value of an attribute
     max_pieces: int = 600  # rows of `naive_rows`
     max_pairs: int = 60_000  # pieces x candidates for x'
     max_attributes: int = 4
@@ -155,7 +158,10 @@ def build_problem(draws: Draws, limits: Limits) -> Problem:
             parts[i].attribute = with_histogram(draws, part)
     ensemble = draw_ensemble(draws, parts, limits)
     space = Space([part.attribute for part in parts])
-    return Problem(ensemble, space, draw_property(draws, parts, epsilon_form, ensemble, limits))
+    prop = draw_property(draws, parts, epsilon_form, ensemble, limits)
+    if limits.decision:
+        ensemble = with_decision(draws, ensemble, space, prop)
+    return Problem(ensemble, space, prop)
 
 
 def draw_sensitive(draws: Draws, n: int, limits: Limits) -> set[int]:
@@ -230,6 +236,55 @@ def draw_kappa(draws: Draws, ensemble: TreeEnsemble, space: Space) -> Fraction:
     else:
         confidence = Fraction(str(round(1 / (1 + math.exp(-margin)), draws.integer(2, 6))))
     return min(confidence, Fraction("0.999999"))
+
+
+def with_decision(draws: Draws, ensemble: TreeEnsemble, space: Space, prop: Property) -> TreeEnsemble:
+    """The ensemble with one threshold, or with one for each value of a finite attribute, which it may not even know."""
+    on = "margin" if ensemble.link == "sigmoid" and draws.chance(6) else "probability"
+    exclusive = draws.chance(3)
+    finite = [a for a in space.attributes if a.kind != "real"]
+    if not finite or draws.chance(2):
+        tau = draw_threshold_of(draws, ensemble, space, prop, on)
+        return replace(ensemble, decision=DecisionRule(((None, tau),), on=on, exclusive=exclusive))
+    group = draws.one_of(finite)
+    values: list[Any] = list(range(int(group.low), int(group.high) + 1)) if group.is_numeric else list(group.values)
+    taus = [draw_threshold_of(draws, ensemble, space, prop, on) for _ in range(draws.integer(1, 3))]
+    keys = draws.shuffled([*values, *(["missing"] if group.missing is not None else [])])
+    rule = DecisionRule(tuple((key, draws.one_of(taus)) for key in keys), group.name, on=on, exclusive=exclusive)
+    return replace(without_columns(ensemble, group.columns) if draws.flag() else ensemble, decision=rule)
+
+
+def draw_threshold_of(draws: Draws, ensemble: TreeEnsemble, space: Space, prop: Property, on: str) -> Fraction:
+    """A threshold that matters: that of an input (exactly for a mean), or one at which an input is just confident."""
+    form = draws.integer(0, 4)
+    if form == 0:
+        return draws.one_of([Fraction(s) for s in ("0.5", "0.3", "0.1", "0.7", "2/3")])
+    if form == 1 and Fraction(1, 2) < prop.kappa < Fraction(999, 1000):
+        return draws.one_of([prop.kappa, 1 - prop.kappa]) if on == "probability" else Fraction(0)
+    margin = naive_margin(ensemble, space, draw_point(draws, ensemble, space))
+    if on == "margin":
+        return margin + draws.one_of([Fraction(0), Fraction(1, 7), Fraction(-1, 10**6)])
+    if ensemble.link == "mean":
+        return min(max(margin + Fraction(1, 2), Fraction(1, 100)), Fraction(99, 100))
+    p = Fraction(str(round(1 / (1 + math.exp(-margin)), draws.integer(2, 8))))
+    return min(max(p, Fraction(1, 1000)), Fraction(999, 1000))
+
+
+def without_columns(ensemble: TreeEnsemble, columns: Sequence[str]) -> TreeEnsemble:
+    """The ensemble without these columns, if it never asks for them."""
+    names = ensemble.feature_names
+    kept = [f for f, name in enumerate(names) if name not in columns]
+    asked = {int(f) for f, test in zip(ensemble.feature, ensemble.test) if test != Test.LEAF}
+    if not asked <= set(kept) or not kept:
+        return ensemble
+    new = {f: i for i, f in enumerate(kept)}
+    return replace(
+        ensemble,
+        feature_names=tuple(names[f] for f in kept),
+        feature=np.array([new.get(f, -1) for f in ensemble.feature.tolist()], np.int32),
+        categories={new[f]: values for f, values in ensemble.categories.items() if f in new},
+        known_codes={new[f]: codes for f, codes in ensemble.known_codes.items() if f in new},
+    )
 
 
 # --- attributes -------------------------------------------------------------------------------------------------------

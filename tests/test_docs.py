@@ -97,8 +97,9 @@ def test_every_field_of_a_space_is_on_its_page() -> None:
         assert f"`{field}`" in page
 
 
-def test_the_reference_is_up_to_date() -> None:
+@pytest.mark.parametrize("script", ["make_reference.py", "make_kinds.py"])
+def test_what_is_made_from_the_code_is_up_to_date(script: str) -> None:
     done = subprocess.run(
-        [sys.executable, ROOT / "docs" / "make_reference.py", "--check"], capture_output=True, text=True, check=False
+        [sys.executable, ROOT / "docs" / script, "--check"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr

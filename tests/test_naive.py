@@ -648,7 +648,7 @@ def test_no_random_pair_of_inputs_contradicts_the_oracle():
             if property.sensitive and all(x[name] == other[name] for name in property.sensitive):
                 continue
             classes = (oracle.class_of(x), oracle.class_of(other))
-            if None not in classes and classes[0] != classes[1] and oracle.is_confident(oracle.margin(x)):
+            if None not in classes and classes[0] != classes[1] and oracle.is_confident(x):
                 flips += 1
                 assert naive_row_at(ensemble, space, property, x).counterexample
     assert flips > 300

@@ -105,32 +105,46 @@ def exact_sum(values: Iterable[float]) -> Fraction:
     return Fraction(sum(numerator * (unit // denominator) for numerator, denominator in ratios), unit)
 
 
-def floor_scaled_logit(
-    kappa: Fraction, scale_bits: int, factor: Fraction = Fraction(1), offset: Fraction = Fraction(0)
-) -> int:
-    """floor(logit(kappa) * factor * 2**scale_bits + offset) for 1/2 < kappa < 1, with enough digits to be certain.
+def floor_of_log(odds: Fraction, factor: Fraction = Fraction(1), offset: Fraction = Fraction(0)) -> int:
+    """floor(ln(odds) * factor + offset) for odds > 0 and factor > 0, with enough digits to be certain.
 
-    logit(kappa) is irrational for every rational kappa != 1/2 (Lindemann-Weierstrass), so enough digits always settle
+    ln(odds) is irrational for every rational odds other than 1 (Lindemann-Weierstrass), so enough digits always settle
     the floor; the loop adds digits until the two ends of the error interval agree.
 
     Examples
     --------
-    >>> floor_scaled_logit(Fraction(4, 5), 10)  # ln 4 = 1.38629...
+    >>> floor_of_log(Fraction(4), Fraction(2**10))  # ln 4 = 1.38629...
     1419
     """
-    exact = factor * 2**scale_bits
-    digits = 30 + math.ceil(math.ceil(exact).bit_length() * 0.30103)
+    if odds == 1:
+        return math.floor(offset)
+    digits = 30 + math.ceil(math.ceil(factor).bit_length() * 0.30103)
     while True:
         # Every step in one context: outside it, a plain `+` rounds to 28 digits.
         with localcontext(Context(prec=digits, Emax=MAX_EMAX, Emin=MIN_EMIN)):
-            odds = Decimal(kappa.numerator) / Decimal(kappa.denominator - kappa.numerator)
-            unit = Decimal(exact.numerator) / Decimal(exact.denominator)
-            value = odds.ln() * unit + Decimal(offset.numerator) / Decimal(offset.denominator)
-            slack = (abs(value) + unit + 1) * Decimal(10) ** (4 - digits)
+            unit = Decimal(factor.numerator) / Decimal(factor.denominator)
+            log = (Decimal(odds.numerator) / Decimal(odds.denominator)).ln()
+            added = Decimal(offset.numerator) / Decimal(offset.denominator)
+            value = log * unit + added
+            # rounding odds moves its logarithm by an absolute amount, and the two terms may cancel
+            slack = ((abs(log) + 1) * unit + abs(added) + 1) * Decimal(10) ** (4 - digits)
             low, high = (int((value + s).to_integral_value(ROUND_FLOOR)) for s in (-slack, slack))
         if low == high:
             return low
         digits *= 2
+
+
+def above_log(value: Fraction, odds: Fraction) -> int:
+    """1, 0 or -1: whether the value lies above ln(odds), on it or below it.
+
+    Examples
+    --------
+    >>> above_log(Fraction(7, 5), Fraction(4)), above_log(Fraction(0), Fraction(1)), above_log(Fraction(1), Fraction(4))
+    (1, 0, -1)
+    """
+    if odds == 1:
+        return (value > 0) - (value < 0)
+    return 1 if floor_of_log(odds, offset=-value) < 0 else -1
 
 
 def down(value: Fraction) -> float:

@@ -29,8 +29,8 @@ constexpr std::size_t memo_bytes() {
 
 /// Odd numbers without a pattern, one a chunk of a key.
 struct Factors {
-  std::uint64_t of[Memo::longest_key];
-  Factors() {
+  std::uint64_t of[Memo::longest_key] = {};
+  constexpr Factors() {
     std::uint64_t state = 0x243F6A8885A308D3ull;
     for (std::uint64_t& factor : of) {  // splitmix64
       state += 0x9E3779B97F4A7C15ull;
@@ -40,7 +40,7 @@ struct Factors {
     }
   }
 };
-const Factors factors;
+constexpr Factors factors;
 
 std::uint64_t finished(std::uint64_t sum) {
   sum = (sum ^ (sum >> 32)) * 0xFF51AFD7ED558CCDull;
@@ -159,9 +159,10 @@ void Erosion<W>::lay(const Brick& brick) {
     const auto places = [&](const Windows& windows, std::vector<Place>& to) {
       to.clear();
       for (int j = 0; j < windows.size(); ++j) {
-        const int log = log_of(windows.low[j], windows.high[j]);
-        to.push_back(
-            {log * at.size + windows.low[j] * inner, log * at.size + (windows.high[j] + 1 - (1 << log)) * inner});
+        const int low = windows.low[j], end = windows.high[j] + 1;
+        const unsigned width = std::bit_floor(static_cast<unsigned>(end - low));
+        const std::int64_t table = std::countr_zero(width) * at.size;
+        to.push_back({table + low * inner, table + (end - static_cast<int>(width)) * inner});
       }
     };
     places(at.layout->merged, at.merged);

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "brick.hpp"
@@ -67,7 +68,7 @@ class Erosion {
   std::int64_t line_gap() const { return line_words_ - n_line_; }
 
  private:
-  static constexpr int per_chunk = static_cast<int>(sizeof(Chunk) / sizeof(W));
+  static constexpr int per_chunk = word_bits / std::numeric_limits<W>::digits;
   struct Place {
     std::int64_t one, two;  ///< the two entries of a table of ORs that together cover a window
   };

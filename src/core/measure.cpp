@@ -211,7 +211,7 @@ void Bitmaps<W>::count(const W* bits) {
 
 /// The mass of (s, x) that are sure and whose admissible windows hold no bit.
 ///
-/// own: which combination has the bit where it is the only one. At simple limits sure is who has no bit. The answer is all x with
+/// own: which combination has the bit where it is the only one. At simple limits sure, which is then null, is who has no bit. The answer is all x with
 /// a clear window, without those that are not sure themselves: they lie at the border, and are few (Theorem 8a).
 template <class W>
 double Bitmaps<W>::fair_side(const W* seen, const W* twice, const W* own, const W* sure) {
@@ -238,7 +238,7 @@ double Bitmaps<W>::fair_side(const W* seen, const W* twice, const W* own, const 
       view = other_.data();
     }
     some = alone;
-    if (!limits_.simple) {
+    if (sure != nullptr) {
       const Chunk *confident = chunks_of(sure + s * words_), *theirs = chunks_of(view), *pattern = erosion_.pattern();
       for (std::int64_t i = 0; i < n; ++i) {
         bad[i] = pattern[i] & ~(theirs[i] | confident[i]);

@@ -38,7 +38,9 @@ def expected(ensemble: TreeEnsemble, space: Space, sensitive: tuple[str, ...]) -
                 key.append(MISSING)
             elif axis.attribute.is_numeric:
                 inside = [
-                    at for at, cell in enumerate(axis.cells) if cell.low is not None and cell.low <= (piece.value, 0) < cell.high
+                    at
+                    for at, cell in enumerate(axis.cells)
+                    if cell.low is not None and cell.low <= (piece.value, 0) < cell.high
                 ]
                 key += inside
             else:
@@ -110,7 +112,10 @@ def test_rows_stand_beside() -> None:
     rng = np.random.default_rng(0)
     n = 400
     frame = pd.DataFrame(
-        {a.name: rng.integers(int(a.low), int(a.high) + 1, n) if a.is_numeric else rng.choice(a.values, n) for a in space}
+        {
+            a.name: rng.integers(int(a.low), int(a.high) + 1, n) if a.is_numeric else rng.choice(a.values, n)
+            for a in space
+        }
     )
     found = group_rates(ensemble, space, "race", data=frame)
     classes = ensemble.predict(frame[list(ensemble.feature_names)].to_numpy(float))

@@ -44,7 +44,7 @@ def points(result: boxqte.Quantification, n: int, seed: int) -> tuple[list[Point
 def is_counterexample(problem: Problem, oracle: Oracle, x: Point, other: Point) -> bool:
     """The definition, word by word."""
     one, two = oracle.class_of(x), oracle.class_of(other)
-    if not oracle.is_confident(oracle.margin(x)) or one is None or two is None or one == two:
+    if not oracle.is_confident(x) or one is None or two is None or one == two:
         return False
     sensitive = problem.property.sensitive
     if sensitive and all(x[s] == other[s] for s in sensitive):

@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.tree import DecisionTreeRegressor
 
 from boxqte.cli.main import main
 
@@ -57,8 +60,13 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "nomodel.toml").write_text('[require]\nsex = { sensitive = "sex", at_least = 1 }\n')
     (folder / "settings.toml").write_text('[audit]\nsensitiv = "sex"\n')
     people = pd.read_csv(folder / "people.csv")
+    pd.to_pickle(DecisionTreeRegressor().fit(people[["age"]], people["income"]), folder / "regressor.pkl")
     forest = RandomForestClassifier(2, max_depth=2).fit(people[["income", "age"]], people["granted"])
     pd.to_pickle(forest, folder / "forest.pkl")
+    turned = make_pipeline(PCA(1), RandomForestClassifier(2, max_depth=2)).fit(
+        people[["income", "age"]], people["granted"]
+    )
+    pd.to_pickle(turned, folder / "pca.pkl")
     return folder
 
 

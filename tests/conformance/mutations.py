@@ -14,6 +14,10 @@ nothing), within five seconds. It must never crash, hang, or be accepted with a 
 from __future__ import annotations
 
 import copy
+import json
+import pathlib
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Any, Literal
@@ -35,7 +39,9 @@ LINKS = ("left", "right", "child", "parent", "feature", "index", "ind", "tree", 
 Path = tuple[Any, ...]
 
 
-def refused_or_sound(load: Callable[[], ImportedModel], what: str) -> Literal["refused", "sound"]:
+def refused_or_sound(
+    load: Callable[[], ImportedModel], what: str, limit: float = SECONDS
+) -> Literal["refused", "sound"]:
     """Load a mutated model: a one-line ModelError or a sound model, in time; anything else is an AssertionError."""
     begin = time.perf_counter()
     outcome: Literal["refused", "sound"]
@@ -50,11 +56,31 @@ def refused_or_sound(load: Callable[[], ImportedModel], what: str) -> Literal["r
         raise AssertionError(f"{what}: {type(error).__name__} instead of ModelError: {error}") from error
     else:
         check_ensemble(ensemble)
-        ensemble.predict(np.zeros((2, ensemble.n_features)))
+        rows = np.zeros((2, ensemble.n_features))
+        ensemble.predict(rows) if ensemble.predicts_classes else ensemble.exact_margin(rows)
         outcome = "sound"
     seconds = time.perf_counter() - begin
-    assert seconds < SECONDS, f"{what}: took {seconds:.1f} s"
+    assert seconds < limit, f"{what}: took {seconds:.1f} s"
     return outcome
+
+
+def outcomes(folder: pathlib.Path) -> list[str]:
+    """What became of each file; a crash or a hang of the loading process fails here."""
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.load_mutants", str(folder)],
+        cwd=pathlib.Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    lines = [json.loads(line) for line in run.stdout.splitlines()]
+    names = sorted(path.name for path in folder.iterdir())
+    assert run.returncode == 0, f"died at {names[len(lines)]}: {run.stderr[-500:]}"
+    assert [line["file"] for line in lines] == names
+    wrong = [line for line in lines if line["outcome"] not in ("refused", "sound")]
+    assert not wrong, wrong[:3]
+    return [line["outcome"] for line in lines]
 
 
 def mutate_document(document: Any, rng: np.random.Generator) -> tuple[Any, str]:

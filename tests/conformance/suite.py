@@ -16,7 +16,7 @@ seen, and a negative one. Switch off what the library rejects with `missing=Fals
 that the model does not know), never by dropping rows.
 
 Leaf ids are compared with no tolerance. A class may differ only where the library's own rounding could decide it
-(|exact margin| at most `ensemble.rounding_error()`).
+(the exact margin is at most `ensemble.rounding_error()` away from the decision).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from boxqte.exact import above_log
 from boxqte.models.ensemble import ZERO_BAND, Test, TreeEnsemble
 
 FloatArray = npt.NDArray[np.float64]
@@ -92,11 +93,13 @@ def assert_conforms(
 
 def beyond_rounding(ensemble: TreeEnsemble, rows: FloatArray) -> npt.NDArray[np.bool_]:
     """The rows whose class does not depend on how the library rounds its sums."""
-    error = ensemble.rounding_error()
+    error, rule = ensemble.rounding_error(), ensemble.decision
+    odds, level = (Fraction(1), Fraction(0)) if rule is None else rule.level(0, ensemble.link)
 
     def decided(margin: tuple[Fraction, ...]) -> bool:
         if len(margin) == 1:
-            return abs(margin[0]) > error
+            above, below = margin[0] - level - error, margin[0] - level + error
+            return above_log(above, odds) > 0 or above_log(below, odds) < 0
         first, second = sorted(margin, reverse=True)[:2]
         return first - second > 2 * error  # both sums may be off, in opposite directions
 

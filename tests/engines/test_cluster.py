@@ -15,7 +15,7 @@ from boxqte import Attribute, EnsembleBuilder, Fairness, Robustness, Space, quan
 from boxqte.cli.main import main
 from boxqte.engines.box.cluster import Spec, build_worker
 from boxqte.engines.box.options import BoxOptions
-from boxqte.engines.protocol import Progress
+from boxqte.engines.protocol import Progress, Status
 from boxqte.errors import EngineError
 from boxqte.examples import loan_ensemble, loan_space
 from boxqte.models.ensemble import Test, TreeEnsemble
@@ -79,6 +79,21 @@ def test_a_cluster_gives_the_same_answer_even_if_a_process_is_killed(client: Any
     assert remote.value == pytest.approx(local.value, abs=1e-12)
     assert remote.counterexample.lower == pytest.approx(local.counterexample.lower, abs=1e-12)
     assert remote.details["cluster_threads"] == 2
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_open_boxes_are_bounded_inside_on_a_cluster_as_here(client: Any) -> None:
+    """At a node limit the processes are asked for bounds inside open boxes; they hold, and are worth their time."""
+    model, space = bushy(n_trees=24)
+    ask = {"engine": "box", "options": SLOW, "node_limit": 60}
+    local = quantify(model, space, Fairness("a0"), workers=1, **ask)
+    remote = quantify(model, space, Fairness("a0"), executor=client, **ask)
+    value = quantify(model, space, Fairness("a0"), engine="box", workers=1).value
+    for result in (local, remote):
+        assert result.status is Status.NODES
+        assert result.details["enclosed_boxes"] > 0
+        assert result.lower <= value <= result.upper
+        assert result.upper - result.lower < 0.1  # of closed boxes alone it would be nearly 1
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -14,7 +14,7 @@ import pytest
 
 from boxqte import EnsembleBuilder, Fairness, Space
 from boxqte.engines.box.exchange_worker import ExchangeWorker, box_masses, root_boxes, rounding_bound
-from boxqte.engines.box.problem import Problem, compile_problem, sensitive_classes
+from boxqte.engines.box.problem import Problem, compile_problem
 from boxqte.engines.protocol import Reply
 from boxqte.models.ensemble import Test as NodeTest
 from boxqte.models.ensemble import TreeEnsemble
@@ -118,7 +118,7 @@ def test_sums_are_within_the_rounding_bound_of_the_oracle(seed: int) -> None:
     asked = random_problem(random.Random(f"rounding {seed}"), eps=False, robustness=False)
     problem = compile_problem(build_grid(*asked))
     exact = naive_quantify(*asked)
-    bound = rounding_bound(problem, len(sensitive_classes(problem)[1]))
+    bound = rounding_bound(problem, len(problem.combinations[1]))
     for finish_limit in (5, 8000):
         reply = work(worker_of(problem, finish_limit))
         assert abs(Fraction(reply.unfair) - exact.counterexample) <= bound

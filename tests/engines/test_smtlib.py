@@ -49,8 +49,8 @@ def expected(problem: Problem) -> dict[FormulaName, str]:
     return {name: "sat" if there[name] else "unsat" for name in FORMULAS}
 
 
-def assert_all_agree(seed: int) -> set[str]:
-    problem = random_problem(random.Random(seed), max_pieces=200, max_pairs=20_000)
+def assert_all_agree(seed: int, **more: bool) -> set[str]:
+    problem = random_problem(random.Random(seed), max_pieces=200, max_pairs=20_000, **more)
     grid, answers = build_grid(*problem), expected(problem)
     for name in FORMULAS:
         script = smtlib(grid, name)
@@ -66,10 +66,16 @@ def test_z3_and_cvc5_agree_with_the_oracle_on_random_problems() -> None:
     assert len(seen) == 6  # every formula was satisfiable at times, and unsatisfiable at times
 
 
+def test_z3_and_cvc5_agree_with_the_oracle_on_random_decision_rules() -> None:
+    for seed in range(20):
+        assert_all_agree(seed, decision=True)
+
+
 @pytest.mark.slow
 def test_z3_and_cvc5_agree_with_the_oracle_on_many_random_problems() -> None:
     for seed in range(1000, 1500):
         assert_all_agree(seed)
+        assert_all_agree(seed, decision=True)
 
 
 # --- the paper's appendix ---

@@ -171,8 +171,22 @@ def test_a_scale_that_is_not_positive_is_refused() -> None:
     for scale in (Fraction(0), Fraction(-1)):
         with pytest.raises(ModelError, match="must be positive"):
             leaf(1.0, scale=scale)
-    with pytest.raises(ModelError, match="1 for a mean of trees"):
-        leaf(1.0, scale=Fraction(2), link="mean")
+
+
+def test_a_mean_with_a_scale_counts_trees_more_or_less_than_one_part_in_their_number() -> None:
+    model = leaf(1.0, 4.0, scale=Fraction(2, 5), link="mean")  # weights 1 and 4 of 5, for leaves of 1
+    assert model.factor == Fraction(1, 5)
+    assert model.exact_margin([[0.0]]) == [(Fraction(1, 2),)]
+    assert model.margin([[0.0]]).tolist() == [[0.5]]
+
+
+def test_a_model_without_classes_says_so_when_it_is_asked_for_one() -> None:
+    model = leaf(1.0, link="identity", classes=())
+    assert model.exact_margin([[0.0]]) == [(Fraction(1),)]
+    with pytest.raises(ModelError, match="predicts a number, not a class; give a decision threshold on the value"):
+        model.predict([[0.0]])
+    with pytest.raises(ModelError, match="no classes, but link 'mean'"):
+        leaf(1.0, link="mean", classes=())
 
 
 def test_sets_outside_the_codes_are_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ from boxqte.api.quantify import Quantification
 from boxqte.basics.numbers import CELL, LONG, SENTENCE, SHORT, Style, number_text
 from boxqte.engines.protocol import Decided, Status
 from boxqte.exact import Number
-from boxqte.models.ensemble import Missing, Test
+from boxqte.models.ensemble import Link, Missing, Test
 from boxqte.questions.properties import Fairness
 from boxqte.report.text import (
     LINK_WORDS,
@@ -162,4 +163,4 @@ def test_the_mass_of_an_attribute_is_said_in_words(attribute: Attribute, words: 
 def test_every_kind_of_test_missing_rule_and_link_has_words() -> None:
     assert set(TEST_WORDS) == set(Test) - {Test.LEAF}
     assert set(MISSING_WORDS) == set(Missing)
-    assert set(LINK_WORDS) == {"sigmoid", "mean", "softmax"}
+    assert set(LINK_WORDS) == set(get_args(Link))

@@ -29,9 +29,11 @@ def test_the_label_is_no_attribute_and_must_be_there() -> None:
 def test_a_group_of_flags_takes_the_place_of_its_first_column() -> None:
     table = table_of(FRAME)
     view = model_view(None, None, attribute_columns(table, "label"))
-    assert [r.name for r in plain_columns(table, view, "auto", {})] == ["age", "race"]
-    assert [r.name for r in plain_columns(table, view, None, {})] == ["age", "race_a", "race_b"]
-    declared = plain_columns(table, view, {"origin": ["race_a", "race_b"]}, {})
+    assert [r.name for r in plain_columns(table, view, "auto", {})[0]] == ["age", "race"]
+    alone, lookalikes = plain_columns(table, view, None, {})
+    assert [r.name for r in alone] == ["age", "race_a", "race_b"]
+    assert [found.columns for found in lookalikes] == [("race_a", "race_b")]
+    declared, _ = plain_columns(table, view, {"origin": ["race_a", "race_b"]}, {})
     assert declared[1].settled is not None
     assert declared[1].settled.columns == ("race_a", "race_b")
 

@@ -712,12 +712,16 @@ def test_an_encoder_whose_columns_the_table_lacks_is_refused() -> None:
         Space.infer(RAW, encoder=object())
 
 
-def test_the_encoder_of_a_models_pipeline_is_used() -> None:
+def test_the_space_of_a_pipeline_has_its_own_columns_with_its_encoders_values() -> None:
     pipeline, trees = pytest.importorskip("sklearn.pipeline"), pytest.importorskip("sklearn.ensemble")
     model = pipeline.make_pipeline(column_transformer(), trees.RandomForestClassifier(2, random_state=0)).fit(
         RAW, [0, 1, 1, 0]
     )
-    assert Space.infer(RAW, model=model).space == Space.infer(RAW, encoder=column_transformer()).space
+    ours, encoders = (
+        Space.infer(RAW, **given).space for given in ({"model": model}, {"encoder": column_transformer()})
+    )
+    assert [(a.name, a.values, a.low, a.high) for a in ours] == [(a.name, a.values, a.low, a.high) for a in encoders]
+    assert all(attribute.columns == (attribute.name,) for attribute in ours)
 
 
 LOANS = {"income": [10, 900, 400], "race": [0, 3, 4], "age": [18, 70, 44], "name": ["x", "y", "z"]}

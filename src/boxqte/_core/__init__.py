@@ -27,7 +27,9 @@ def _choose() -> str:
     for name in built:
         if _has(name):
             return name
-    raise ImportError(f"boxqte: this processor runs none of the cores that were built: {', '.join(built)}")
+    raise ImportError(
+        f"boxqte: this processor runs none of the cores that were built: {', '.join(built)}; build it here"
+    )
 
 
 def _has(name: str) -> bool:

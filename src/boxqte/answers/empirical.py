@@ -14,6 +14,7 @@ from boxqte.basics.checks import number, worker_count
 from boxqte.engines.kinds import LOW, UNFAIR
 from boxqte.engines.point import point_decider
 from boxqte.errors import SpaceError
+from boxqte.models.decision import Threshold, decision_text
 from boxqte.models.importers import load_model
 from boxqte.questions.building import build_any_grid
 from boxqte.questions.properties import Property
@@ -41,6 +42,8 @@ class Empirical:
     confidence: float
     counterexamples: tuple[int, ...]
     """the numbers of the rows, from 0, that are counterexamples"""
+    decision: str = ""
+    """the model's decision rule in words, where it is not the library's own `predict`"""
 
     def to_json(self) -> dict[str, Any]:
         """The result as a JSON object."""
@@ -57,6 +60,7 @@ def empirical(
     confidence: float = 0.95,
     workers: int = 1,
     allow_pickle: bool = False,
+    threshold: Threshold | None = None,
 ) -> Empirical:
     """Decide every row of a table exactly, and give the share of the confident ones that are treated fairly.
 
@@ -66,11 +70,14 @@ def empirical(
         A condition that rows must satisfy to count.
     confidence
         Of the interval for the population behind the rows.
+    threshold
+        The decision rule, in place of the model's own (`load_model`).
     """
     if not 0 < number(confidence, "confidence", SpaceError) < 1:
         raise SpaceError(f"confidence: must lie between 0 and 1, found {confidence}")
     workers, space = worker_count(workers), read_space(space)
-    grid = build_any_grid(load_model(model, allow_pickle=allow_pickle).ensemble, space, prop)
+    imported = load_model(model, allow_pickle=allow_pickle, threshold=threshold)
+    grid = build_any_grid(imported.ensemble, space, prop)
     rows = read_rows(grid, table_of(frame))
     chosen = np.flatnonzero(rows.rows.chosen(where))
     kept = chosen[rows.inside[chosen]]
@@ -87,6 +94,7 @@ def empirical(
         upper=upper,
         confidence=confidence,
         counterexamples=tuple(kept[verdict == UNFAIR].tolist()),
+        decision=decision_text(imported.ensemble.decision),
     )
 
 

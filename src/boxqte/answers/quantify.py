@@ -91,7 +91,7 @@ def summary(imported: ImportedModel) -> ModelSummary:
     """Which model it is, for results and reports."""
     e = imported.ensemble
     facts = (e.library, e.n_trees, e.n_leaves, e.n_features, e.fingerprint())
-    return ModelSummary(*facts, imported.source, imported.trees_in_file)
+    return ModelSummary(*facts, imported.source, imported.trees_in_file, imported.trees_because, e.decision)
 
 
 def _workers(workers: int | None, n_jobs: int | None) -> int:

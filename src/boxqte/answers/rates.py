@@ -452,9 +452,7 @@ def _row_rates(grid: Grid, data: Any, groups: Sequence[_Values], confidence: flo
     values = [read.rows.values[axis.attribute.name] for axis in axes]
     for row, kind in zip(inside.tolist(), verdict.tolist()):
         key = tuple(
-            int(axis.base[read.cells[row, at]])
-            if axis.attribute.is_numeric and column[row] != MISSING
-            else column[row]
+            int(axis.base[read.cells[row, at]]) if axis.attribute.is_numeric and column[row] != MISSING else column[row]
             for axis, at, column in zip(axes, places, values)
         )
         entry = counts.setdefault(key, [0, 0])

@@ -12,6 +12,7 @@ from boxqte.answers.asked import Asked
 from boxqte.engines.protocol import Decided, Statistical, Status
 from boxqte.errors import EngineError
 from boxqte.exact import down, up
+from boxqte.models.decision import DecisionRule
 from boxqte.questions.properties import Property
 
 if TYPE_CHECKING:
@@ -43,7 +44,10 @@ class ModelSummary:
     fingerprint: str
     source: str = ""
     trees_in_file: int | None = None
-    """How many trees the model holds, where its `predict` uses only those up to the best iteration."""
+    """How many trees the model holds, where only some of them count."""
+    trees_because: str = "best_iteration"
+    decision: DecisionRule | None = None
+    """The model's decision rule, where it is not the library's own `predict`."""
 
     @property
     def trees_text(self) -> str:
@@ -54,14 +58,14 @@ class ModelSummary:
         >>> ModelSummary("xgboost", 5, 40, 3, "", trees_in_file=10).trees_text
         'trees 5 of 10 (best_iteration)'
         """
-        return (
-            f"{self.trees} trees" if self.trees_in_file is None else f"trees {of_trees(self.trees, self.trees_in_file)}"
-        )
+        if self.trees_in_file is None:
+            return f"{self.trees} trees"
+        return f"trees {of_trees(self.trees, self.trees_in_file, self.trees_because)}"
 
 
-def of_trees(used: int, held: int | None) -> str:
+def of_trees(used: int, held: int | None, because: str) -> str:
     """How many of the trees count, and why."""
-    return f"{used:,}" if held is None else f"{used:,} of {held:,} (best_iteration)"
+    return f"{used:,}" if held is None else f"{used:,} of {held:,} ({because})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +153,12 @@ class Result:
             "tests on real attributes are read on the real number; `input_rounding` bounds the mass that a float32 "
             "cast moves",
         ]
+        rule = self.model.decision
+        if rule is not None:
+            lines.append(f"the decision rule is part of the model: {rule.text()}; confidence is measured from there")
+            if p.tie == "paper":
+                lines.append("an input exactly on the threshold has no class (the paper's reading)")
+            return lines
         lines.append(
             "an input with margin 0 has the class that the library's predict gives it"
             if p.tie == "library"
@@ -206,6 +216,7 @@ class Result:
                 "features": self.model.features,
                 "fingerprint": self.model.fingerprint,
                 "source": self.model.source,
+                "decision": None if self.model.decision is None else self.model.decision.to_json(),
             },
             "space": {"fingerprint": self.space_fingerprint},
             "details": self.details,

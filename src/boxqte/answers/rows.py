@@ -16,6 +16,7 @@ from boxqte.basics.checks import worker_count
 from boxqte.engines.kinds import FAIR, LOW, UNFAIR
 from boxqte.engines.point import PointDecider
 from boxqte.engines.refusals import two_classes
+from boxqte.models.decision import Threshold, decision_text
 from boxqte.models.importers import load_model
 from boxqte.questions.building import build_any_grid
 from boxqte.questions.grid import AnyGrid
@@ -48,6 +49,8 @@ class Rows:
         The index of the counterexamples that the model's own library decides otherwise (its sums are rounded).
     replayed
         Whether the library was asked.
+    decision
+        The model's decision rule in words, where it is not the library's own `predict`.
     """
 
     table: pd.DataFrame
@@ -55,6 +58,7 @@ class Rows:
     witness: pd.DataFrame
     disagreements: list[Any]
     replayed: bool
+    decision: str = ""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -83,12 +87,13 @@ def check(
     nearest: bool = True,
     workers: int | None = None,
     allow_pickle: bool = False,
+    threshold: Threshold | None = None,
 ) -> Rows:
     """Local fairness or robustness of every given row, with the nearest x' of the other class.
 
     Parameters
     ----------
-    model, space, property, allow_pickle
+    model, space, property, allow_pickle, threshold
         As in `quantify`.
     rows
         A table (pandas, polars, ..., or a dict of lists) with the columns of the model or of the space; others are left
@@ -111,7 +116,7 @@ def check(
     import pandas as pd
 
     threads = worker_count(workers)
-    imported = load_model(model, allow_pickle=allow_pickle)
+    imported = load_model(model, allow_pickle=allow_pickle, threshold=threshold)
     grid = two_classes(build_any_grid(imported.ensemble, read_space(space), property), "check")
     values = GridValues(grid)
     table = table_of(rows)
@@ -145,8 +150,9 @@ def check(
     if imported.native is not None and len(unfair):
         same = imported.native(values.matrix(x)) == imported.native(values.matrix(witness))
         disagreements = index[unfair[same]].tolist()
-    tables = [values.frame(part, imported).set_index(index[unfair]) for part in (x, witness)]
-    return Rows(said, tables[0], tables[1], disagreements, imported.native is not None)
+    tables = [values.frame(part).set_index(index[unfair]) for part in (x, witness)]
+    rule = decision_text(imported.ensemble.decision)
+    return Rows(said, tables[0], tables[1], disagreements, imported.native is not None, rule)
 
 
 # --- the nearest x' ---------------------------------------------------------------------------------------------------

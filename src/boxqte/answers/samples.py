@@ -20,7 +20,7 @@ from boxqte.answers.values import FloatArray, GridValues
 from boxqte.basics.machine import cores
 from boxqte.engines.box.classes import ClassProblem
 from boxqte.engines.box.draw_worker import Drawer, can_draw
-from boxqte.engines.box.problem import Problem, sensitive_classes
+from boxqte.engines.box.problem import Problem
 from boxqte.engines.kinds import UNFAIR
 from boxqte.engines.point import PointDecider, point_decider
 from boxqte.errors import EngineError
@@ -110,9 +110,7 @@ def sample(
     same = np.zeros(0, np.int64)
     if native is not None:
         same = np.flatnonzero(native(values.matrix(x)) == native(values.matrix(other)))
-    return Sample(
-        values.frame(x, asked.model), values.frame(other, asked.model), complete, share, native is not None, same
-    )
+    return Sample(values.frame(x), values.frame(other), complete, share, native is not None, same)
 
 
 def _one_by_one(asked: Asked, store: RegionStore) -> bool:
@@ -204,7 +202,7 @@ def _from_lists(
         ready.append(drawer)
 
     _in_threads(work_on, list(zip(pieces, seeds)), workers)
-    classes = sensitive_classes(problem)[0]
+    classes = problem.combinations[0]
     whole = np.zeros((len(asked.grid.axes), total), np.int32)  # an axis is a row here, so that it is read in one go
     others = []
     for a, axis in enumerate(asked.grid.axes):

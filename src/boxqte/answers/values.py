@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.models.ensemble import Test
-from boxqte.models.importers import ImportedModel
 from boxqte.questions.axes import Axis, Cell, Edge
-from boxqte.questions.building import attribute_codes, match_columns
+from boxqte.questions.building import attribute_codes, feature_of, match_columns
+from boxqte.questions.decisions import attribute_groups
 from boxqte.questions.grid import AnyGrid
 from boxqte.space.rows import MISSING, OUTSIDE, TableRows
 
@@ -197,39 +197,50 @@ class GridValues:
             return list(pool.map(column, range(len(self.axes))))
 
     def matrix(self, columns: Sequence[FloatArray]) -> FloatArray:
-        """The points as the model's columns: codes for categories, NaN for missing values."""
+        """The points as the model's columns: codes for categories, NaN for missing values.
+
+        Where the decision threshold depends on a group, one more column has its number (TreeEnsemble.decision).
+        """
         ensemble = self.grid.ensemble
-        out = np.empty((len(columns[0]), ensemble.n_features))
+        group = self._groups(columns)
+        out = np.empty((len(columns[0]), ensemble.n_features + len(group)))
+        if group:
+            out[:, -1] = group[0]
         for f, (at, column) in enumerate(self.owner):
             values = columns[at]
             if self.axes[at].numeric:
                 out[:, f] = values
             else:
-                codes = attribute_codes(self.axes[at].axis.attribute, ensemble, self.owner.index((at, 0)))[:, column]
+                codes = attribute_codes(self.axes[at].axis.attribute, ensemble, feature_of(self.owner, at))[:, column]
                 out[:, f] = np.append(codes, np.nan)[values.astype(np.int64)]
         return out
 
-    def frame(self, columns: Sequence[FloatArray], model: ImportedModel) -> pd.DataFrame:
+    def _groups(self, columns: Sequence[FloatArray]) -> list[FloatArray]:
+        """The number of each point's decision threshold, if there are several."""
+        for own, values in zip(self.axes, columns):
+            attribute = own.axis.attribute
+            numbers = attribute_groups(self.grid.ensemble.decision, attribute)
+            if numbers:
+                at = np.where(np.isnan(values), -1, values - float(attribute.low)) if own.numeric else values
+                return [np.array(numbers, np.float64)[at.astype(np.int64)]]
+        return []
+
+    def frame(self, columns: Sequence[FloatArray]) -> pd.DataFrame:
         """The points as the user's table: the columns and values that the model's `predict` is given.
 
-        A pipeline that encodes its columns takes the attributes' own values; so does a model that knows its categories.
-        Otherwise an attribute with codes is written as its codes.
+        A model that knows its categories takes the attributes' own values, and so does a pipeline. Otherwise an attribute
+        with codes is written as its codes.
         """
         import pandas as pd
 
-        encoded = {column.name for column in model.encoded or ()}
         table: dict[str, Any] = {}
         for at, values in enumerate(columns):
             attribute = self.axes[at].axis.attribute
             if attribute.is_numeric:
                 whole = attribute.kind == "integer" and not np.isnan(values).any()
-                table[attribute.columns[0] if attribute.name not in encoded else attribute.name] = (
-                    values.astype(np.int64) if whole else values
-                )
-            elif attribute.name in encoded or attribute.codes is None:
-                table[attribute.name if attribute.name in encoded else attribute.columns[0]] = _taken(
-                    attribute.values, values.astype(np.int64)
-                )
+                table[attribute.columns[0]] = values.astype(np.int64) if whole else values
+            elif attribute.codes is None:
+                table[attribute.columns[0]] = _taken(attribute.values, values.astype(np.int64))
             else:
                 for c, name in enumerate(attribute.columns):
                     column = np.append(np.array([row[c] for row in attribute.codes]), np.nan)[values.astype(np.int64)]

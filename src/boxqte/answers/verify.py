@@ -34,6 +34,7 @@ from boxqte.engines.point import PointDecider
 from boxqte.engines.protocol import Companions, Limits, Status, Watch
 from boxqte.engines.refusals import two_classes
 from boxqte.errors import EngineError
+from boxqte.models.decision import Threshold, decision_text
 from boxqte.models.importers import ImportedModel, load_model
 from boxqte.questions.building import build_any_grid
 from boxqte.questions.grid import Grid
@@ -74,6 +75,8 @@ class Verification:
         category).
     row
         With `near`: the index of that row.
+    decision
+        The model's decision rule in words, where it is not the library's own `predict`.
     """
 
     verdict: Verdict
@@ -86,6 +89,7 @@ class Verification:
     distance: float | None = None
     row: Any = None
     why: str = ""
+    decision: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The answer as a JSON object."""
@@ -103,6 +107,7 @@ class Verification:
             "replayed": self.replayed,
             "distance": self.distance,
             "row": _plain(self.row),
+            "decision": self.decision,
             "why": self.why,
         }
 
@@ -121,12 +126,13 @@ def verify(
     workers: int | None = None,
     random_state: int = 0,
     allow_pickle: bool = False,
+    threshold: Threshold | None = None,
 ) -> Verification:
     """Is there any counterexample? Stops at the first one, or proves that there is none.
 
     Parameters
     ----------
-    model, space, property, workers, allow_pickle
+    model, space, property, workers, allow_pickle, threshold
         As in `quantify`.
     near
         A table of rows: the counterexample closest to one of them that is found (not proved to be the closest).
@@ -142,7 +148,7 @@ def verify(
     'violated'
     """
     started = time.perf_counter()
-    imported = load_model(model, allow_pickle=allow_pickle)
+    imported = load_model(model, allow_pickle=allow_pickle, threshold=threshold)
     threads, limit, rng = worker_count(workers), seconds(time_limit), random_numbers(random_state)
     grid = two_classes(build_any_grid(imported.ensemble, read_space(space), property), "verify")
     search = _Search(
@@ -403,8 +409,8 @@ class _Search:
         return self._answer(
             Verdict.VIOLATED,
             how,
-            x=self.values.frame(x, self.model),
-            witness=self.values.frame(witness, self.model),
+            x=self.values.frame(x),
+            witness=self.values.frame(witness),
             changes=changes(self.grid, self.values, x, witness)[0][0],
             replayed=replayed,
             distance=distance,
@@ -415,7 +421,8 @@ class _Search:
         return self._answer(Verdict.UNDECIDED, how, why=why)
 
     def _answer(self, verdict: Verdict, how: str, **rest: Any) -> Verification:
-        return Verification(verdict, time.perf_counter() - self.started, how, **rest)
+        rule = decision_text(self.model.ensemble.decision)
+        return Verification(verdict, time.perf_counter() - self.started, how, decision=rule, **rest)
 
 
 def _plain(value: Any) -> Any:

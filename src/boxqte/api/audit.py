@@ -21,6 +21,7 @@ from boxqte.engines import DEFAULT_ENGINE
 from boxqte.engines.protocol import Progress
 from boxqte.errors import PropertyError, SpaceError
 from boxqte.exact import Number
+from boxqte.models.decision import Threshold
 from boxqte.models.importers import load_model
 from boxqte.questions.properties import TieRule
 from boxqte.report.text import audit_answers, audit_text
@@ -107,6 +108,7 @@ def audit(
     infer: Mapping[str, Any] | None = None,
     progress: Callable[[str, float | None, Progress], None] | None = None,
     allow_pickle: bool = False,
+    threshold: Threshold | None = None,
     command: str = "",
 ) -> Audit:
     """Ask about each sensitive attribute alone, all of them together, and robustness.
@@ -139,6 +141,8 @@ def audit(
         Keep a part of the time for the report (`to_html`, `save_html`), which then ends within the limit too.
     engine, workers, n_jobs, memory_limit, allow_pickle
         As for `quantify`.
+    threshold
+        The decision rule, in place of the model's own (`load_model`); left out, that of the policy.
     infer
         Further arguments of `Space.infer`, such as `{"categorical": ["race"]}`.
     progress
@@ -162,13 +166,15 @@ def audit(
     race, age 0.40000
     """
     clock = TimeBudget(seconds(time_limit))
-    imported = load_model(model, allow_pickle=allow_pickle)
+    read = None if policy is None else policy if isinstance(policy, policies.Policy) else Policy.load(policy)
+    if threshold is None and read is not None:
+        threshold = read.threshold
+    imported = load_model(model, allow_pickle=allow_pickle, threshold=threshold)
     names = as_names(sensitive, "sensitive", PropertyError)
     function(progress, "progress")
     limits = limits_of(workers=workers, n_jobs=n_jobs, memory_limit=memory_limit)
     bound, inference = space_of(space, data, label, names, imported, by_name(infer, "infer", SpaceError))
     asked = questions_of(names, epsilon, kappa, tie, robustness)
-    read = None if policy is None else policy if isinstance(policy, policies.Policy) else Policy.load(policy)
     found = answered(
         imported,
         bound,

@@ -16,6 +16,7 @@ from boxqte.basics.checks import function, seconds
 from boxqte.engines import DEFAULT_ENGINE
 from boxqte.engines.protocol import Progress
 from boxqte.errors import PolicyError
+from boxqte.models.decision import Threshold
 from boxqte.models.importers import load_model
 from boxqte.report.junit import junit
 from boxqte.report.markdown import markdown
@@ -33,7 +34,7 @@ class GateReport(policy.GateReport):
             replace(check, result=None if check.result is None else Quantification.of(check.result))
             for check in report.checks
         )
-        return cls(tuple(checks), report.model, report.policy)
+        return cls(tuple(checks), report.model, report.policy, report.decision)
 
     def to_junit(self) -> str:
         """The checks as JUnit XML, which build servers show as tests."""
@@ -64,6 +65,8 @@ class Policy(policy.Policy):
         in the end goes to the open ones.
     engine
         The engine's name; None is the default one.
+    threshold
+        The decision rule of the model, in place of its own (`load_model`); `decision_threshold` in a file.
 
     Examples
     --------
@@ -88,6 +91,7 @@ class Policy(policy.Policy):
         memory_limit: int | None = None,
         progress: Callable[[Requirement, float | None, Progress], None] | None = None,
         allow_pickle: bool = False,
+        threshold: Threshold | None = None,
     ) -> GateReport:
         """Ask about every requirement, each until it is decided; arguments left out are the policy's own.
 
@@ -101,7 +105,8 @@ class Policy(policy.Policy):
         for requirement in self.requirements:
             check_fits(requirement, bound)
         limits = limits_of(workers=workers, memory_limit=memory_limit)
-        imported = load_model(model, allow_pickle=allow_pickle)
+        rule = self.threshold if threshold is None else threshold
+        imported = load_model(model, allow_pickle=allow_pickle, threshold=rule)
         asked = engine or self.engine or DEFAULT_ENGINE
         return GateReport.of(judged(self, imported, bound, clock, engine=asked, limits=limits, progress=progress))
 

@@ -16,6 +16,7 @@ from boxqte.engines import DEFAULT_ENGINE
 from boxqte.engines.protocol import Progress
 from boxqte.errors import CertificateError, CheckpointError
 from boxqte.exact import Number
+from boxqte.models.decision import Threshold
 from boxqte.models.importers import load_model
 from boxqte.questions.properties import Property, check_property
 from boxqte.report.text import measure_text, statistical_text
@@ -248,6 +249,7 @@ def quantify(
     progress: Callable[[Progress], None] | None = None,
     executor: Any = None,
     allow_pickle: bool = False,
+    threshold: Threshold | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_every: float = EVERY,
     certificate: str | Path | None = None,
@@ -286,6 +288,8 @@ def quantify(
         A `dask.distributed.Client`: the search runs in the processes behind it (engines box and auto; docs/cluster.md).
     allow_pickle
         Unpickle scikit-learn files; only for files you trust.
+    threshold
+        The decision rule, in place of the model's own: 0.3, or {"sex": {"f": 0.4, "m": 0.6}} (`load_model`).
     checkpoint
         A file that keeps the state of the run. If it is there already, the run goes on from it; the file of another
         model, space or property is refused. For the engines auto and box, and two classes.
@@ -309,7 +313,7 @@ def quantify(
     True
     """
     check_property(property)
-    imported = load_model(model, allow_pickle=allow_pickle)
+    imported = load_model(model, allow_pickle=allow_pickle, threshold=threshold)
     bound = read_space(space)
     limits = limits_of(
         time_limit, gap=gap, workers=workers, n_jobs=n_jobs, memory_limit=memory_limit, node_limit=node_limit,

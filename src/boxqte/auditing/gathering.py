@@ -303,16 +303,8 @@ def _pairs(result: Result, extent: Extent) -> tuple[Pair, ...]:
 
 
 def _classes(ensemble: Any, first: Any, second: Any) -> tuple[list[str], list[str]]:
-    """The classes of both inputs of each pair. They differ, so of two margins the larger one is the positive class."""
-    import numpy as np
-
-    margins = np.asarray(ensemble.margin(first)), np.asarray(ensemble.margin(second))
-    if margins[0].shape[1] == 1:
-        positive = (margins[0] > margins[1])[:, 0]
-        numbers = positive.astype(int), (~positive).astype(int)
-    else:
-        numbers = margins[0].argmax(axis=1), margins[1].argmax(axis=1)
-    one, two = ([str(ensemble.classes[c]) for c in classes] for classes in numbers)
+    """The classes of both inputs of each pair."""
+    one, two = ([str(ensemble.classes[c]) for c in ensemble.predict(rows)] for rows in (first, second))
     return one, two
 
 

@@ -25,12 +25,13 @@ from boxqte.basics.toml import a_table, a_text, known_fields, read_toml, texts
 from boxqte.engines.protocol import Decided, Limits, Progress, Status
 from boxqte.errors import BoxQTEError, PolicyError
 from boxqte.exact import Number, fraction, plain, shown
+from boxqte.models.decision import DecisionRule, Threshold, read_decision
 from boxqte.models.importers import ImportedModel
 from boxqte.questions.properties import Fairness, Property, Robustness
 from boxqte.space.space import Space
 
 VERIFY_SECONDS = 60.0  # to settle a requirement of exactly 1
-POLICY_FIELDS = ("model", "space", "time_limit", "engine", "require")
+POLICY_FIELDS = ("model", "space", "decision_threshold", "time_limit", "engine", "require")
 REQUIREMENT_FIELDS = ("sensitive", "epsilon_rate", "epsilon", "kappa", "tie", "at_least")
 
 
@@ -100,6 +101,8 @@ class GateReport:
     checks: tuple[Check, ...]
     model: str = ""
     policy: str = ""
+    decision: DecisionRule | None = None
+    """The model's decision rule, where it is not the library's own `predict`."""
 
     @property
     def verdict(self) -> Verdict:
@@ -126,6 +129,7 @@ class GateReport:
             "verdict": str(self.verdict),
             "model": self.model,
             "policy": self.policy,
+            "decision": None if self.decision is None else self.decision.to_json(),
             "checks": [
                 {
                     "requirement": check.requirement.to_json(),
@@ -150,6 +154,7 @@ class Policy:
     space: str | None = None
     time_limit: float | None = None
     engine: str | None = None
+    threshold: DecisionRule | None = None
     source: str = field(default="", compare=False)
 
     def __init__(
@@ -160,6 +165,7 @@ class Policy:
         space: str | None = None,
         time_limit: float | None = None,
         engine: str | None = None,
+        threshold: Threshold | None = None,
         source: str = "",
     ):
         given = tuple(requirements) if isinstance(requirements, Iterable) else (requirements,)
@@ -174,7 +180,8 @@ class Policy:
             if names.count(name) > 1:
                 raise PolicyError(f"{source or 'policy'}: two requirements are named '{name}'")
         fields = {"requirements": given, "model": model, "space": space, "time_limit": time_limit, "engine": engine}
-        for name, content in {**fields, "source": source}.items():
+        rule = None if threshold is None else read_decision(threshold)
+        for name, content in {**fields, "threshold": rule, "source": source}.items():
             object.__setattr__(self, name, content)
 
     @classmethod
@@ -209,12 +216,19 @@ class Policy:
         engine = None
         if "engine" in document:
             engine = a_text(document["engine"], f"{source}: engine", PolicyError)
+        rule = None
+        if "decision_threshold" in document:
+            try:
+                rule = read_decision(document["decision_threshold"])
+            except BoxQTEError as error:
+                raise PolicyError(f"{source}: decision_{error}") from None
         return cls(
             [_requirement(name, line, source) for name, line in lines.items()],
             model=paths["model"],
             space=paths["space"],
             time_limit=limit,
             engine=engine,
+            threshold=rule,
             source=source,
         )
 
@@ -263,7 +277,7 @@ def judged(
         Check(requirement, Verdict.UNDECIDED, why="not asked: interrupted") if check is None else check
         for requirement, check in zip(policy.requirements, asked)
     ]
-    return GateReport(tuple(checks), imported.source, policy.source)
+    return GateReport(tuple(checks), imported.source, policy.source, imported.ensemble.decision)
 
 
 def _status(check: Check) -> Status | None:

@@ -30,7 +30,9 @@ class Checker:
         self.boxes = self.largest = 0
         self.simple = q.conf_pos == q.conf_neg + 1  # every input is confident: signs are all that counts
         full = tuple((1 << len(axis.masses)) - 1 for axis in q.axes)
-        asked = sorted({(a, cells) for a, cells in q.tests.values() if 0 < cells < full[a]})
+        tests = [*q.tests.values(), *((q.group_axis, cells) for cells, _ in q.shifts[1:])]
+        # a test and its opposite are one cut, which holds cell 0
+        asked = sorted({(a, cells if cells & 1 else full[a] ^ cells) for a, cells in tests if 0 < cells < full[a]})
         self.cut_list, self.cut_number = asked, {cut: i for i, cut in enumerate(asked)}
         self.axis_cuts = {a: sum(1 << c for c, cut in enumerate(asked) if cut[0] == a) for a, _ in asked}
         self.s_axes = [a for a in self.axis_cuts if q.axes[a].sensitive]
@@ -50,6 +52,10 @@ class Checker:
         self.groups, self.tables, self.parts, self.orders = Cache(), Cache(), Cache(), Cache()
         self.cuts: list[tuple[int, int]] = []  # of the certificate
         roots = [self._tree(root, [*full]) for root in q.model.roots.tolist()]
+        by_group = self._record(-1, q.shifts[0][1], 0)
+        for cells, shift in q.shifts[1:]:
+            by_group = self._test(q.group_axis, cells, self._record(-1, shift, 0), by_group)
+        roots.append(by_group)
         self.open = {0: self._box(roots, q.constant, full)}  # box 0 is the whole space
 
     def _tree(self, node: int, domain: list[int]) -> int:
@@ -60,7 +66,15 @@ class Checker:
         axis, cells = q.tests[node]
         sides = [self._tree(int(child[node]), [*domain[:axis], part, *domain[axis + 1 :]]) for part, child in
                  ((domain[axis] & cells, q.model.left), (domain[axis] & ~cells, q.model.right)) if part]  # fmt: skip
-        return sides[0] if len(sides) == 1 else self._record(self.cut_number[axis, cells], *sides)
+        return sides[0] if len(sides) == 1 else self._test(axis, cells, *sides)
+
+    def _test(self, axis: int, cells: int, inside: int, outside: int) -> int:
+        """The record of a test of the cells on an axis."""
+        if cells & 1:
+            return self._record(self.cut_number[axis, cells], inside, outside)
+        return self._record(
+            self.cut_number[axis, (1 << len(self.question.axes[axis].masses)) - 1 ^ cells], outside, inside
+        )
 
     def _record(self, cut: int, yes: int, no: int) -> int:
         """The number of a record; equal records have equal numbers, and a cut with equal sides is none."""

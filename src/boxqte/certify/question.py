@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from boxqte.errors import CertificateError
+from boxqte.models.categories import HashedCategories
+from boxqte.models.decision import DecisionRule
 from boxqte.models.ensemble import ZERO_BAND, Missing, Test, TreeEnsemble, holds
 from boxqte.space.attributes import Attribute
 from boxqte.space.space import Space
@@ -45,7 +47,10 @@ class Axis(NamedTuple):
 
 class Question:
     """The model over the space in integers: F = constant + sum of leaves, in 1 / unit; class 0 iff F <= neg, class 1 iff
-    F >= pos, confident iff F <= conf_neg or F >= conf_pos. `tests` has for each inner node its axis and left cells."""
+    F >= pos, confident iff F <= conf_neg or F >= conf_pos. `tests` has for each inner node its axis and left cells.
+
+    A decision threshold for each group is one more tree: `shifts` has the cells of each group on `group_axis` and what it
+    adds to F."""
 
     def __init__(self, head: dict[str, Any], model: TreeEnsemble, expected: Space | None):
         if head.get("format") != FORMAT:
@@ -61,20 +66,30 @@ class Question:
             raise Rejected("is about another space than the one given")
         sensitive = self.asked.get("sensitive", ())
         epsilon = [self.asked.get("epsilon_rate", 0), *self.asked.get("epsilon", {}).values()]
-        if any(_number(e, "epsilon") for e in epsilon) or not model.is_binary or not {*sensitive} <= {*space.names}:
+        decides = model.is_binary and model.predicts_classes
+        if any(_number(e, "epsilon") for e in epsilon) or not decides or not {*sensitive} <= {*space.names}:
             raise Rejected("is no question for a certificate: epsilon is 0, and the model has two classes")
-        columns = {column: (a, j) for a, attribute in enumerate(space) for j, column in enumerate(attribute.columns)}
+        to_model = model.own_name
+        columns = {
+            to_model(name): (a, j) for a, attribute in enumerate(space) for j, name in enumerate(attribute.columns)
+        }
+        rule = model.decision
+        if rule is not None and rule.attribute is not None and len(columns) > model.n_features:
+            for column in space[rule.attribute].columns:  # an attribute that the model itself does not take
+                del columns[to_model(column)]
         named = {*model.feature_names} == {*columns}
         if not named and (len(columns) != model.n_features or {*model.feature_names} & {*columns}):
             raise Rejected("the model's columns are not those of the space")
         # a model without names of its own takes the columns in order
         self.owner = [columns[name] for name in model.feature_names] if named else [*columns.values()]
         self.axes: list[Axis] = []
+        self.group_axis, self.group_cells, self.shifts = -1, {0: -1}, [(-1, 0)]
         self.tests: dict[int, tuple[int, int]] = {}
         inner = np.flatnonzero(model.test != Test.LEAF).tolist()
         for a, attribute in enumerate(space):
             nodes = [n for n in inner if self.owner[model.feature[n]][0] == a]
-            cells = self._numeric(attribute, nodes) if attribute.is_numeric else self._finite(attribute)
+            groups = [] if rule is None or rule.attribute != attribute.name else _groups(rule, attribute)
+            cells = self._numeric(attribute, nodes, groups) if attribute.is_numeric else self._finite(attribute)
             starts = [start for start, _, _ in cells]
             if attribute.missing is not None:
                 cells.append((None, (math.nan,) * len(attribute.columns), attribute.missing))
@@ -83,7 +98,13 @@ class Question:
                 Axis(attribute, attribute.name in sensitive, starts, [int(c[2] * unit) for c in cells], unit)
             )
             self.tests |= {node: (a, self._left(node, [point for _, point, _ in cells])) for node in nodes}
-        base = model.base[0] - (Fraction(model.n_trees, 2) if model.link == "mean" else 0)
+            if groups:
+                own = groups
+                if attribute.is_numeric:
+                    own = [groups[int(v - attribute.low)] for v, _ in starts] + groups[int(attribute.range) + 1 :]
+                self.group_axis = a
+                self.group_cells = {g: sum(1 << c for c, of in enumerate(own) if of == g) for g in own}
+        base = model.base[0] - (1 / (2 * model.factor) if model.link == "mean" else 0)
         values = [Fraction(v) for v in model.value[:, 0].tolist()]
         unit = math.lcm(base.denominator, *(v.denominator for v in values))
         self.constant, self.leaves = int(base * unit), [int(v * unit) for v in values]
@@ -91,11 +112,51 @@ class Question:
         dyadic = not model.base[0].denominator & (model.base[0].denominator - 1)  # otherwise F is never 0
         self.pos, self.neg = self.conf_pos, self.conf_neg = ties[self.asked["tie"]] if dyadic else (0, -1)
         kappa = _number(self.asked["kappa"], "kappa")
-        if kappa > HALF:
+        if rule is not None:
+            self._decide(rule, kappa, unit, base)
+        elif kappa > HALF:
+            if model.link == "identity":
+                raise Rejected("asks for a kappa above 1/2, but the model has no probabilities")
             level = _level(kappa, unit / model.factor, model.link == "mean")
             self.conf_pos, self.conf_neg = level + 1, -level - 1
         largest = max(map(abs, self.leaves)) * model.n_trees + abs(self.constant) + abs(self.conf_pos)
+        largest += max(abs(shift) for _, shift in self.shifts)
         self.dtype: Any = np.int64 if largest < 2**61 else object
+
+    def _decide(self, rule: DecisionRule, kappa: Fraction, unit: int, base: Fraction) -> None:
+        """F less the level of its group, in units so fine that the levels, rounded down, are told from every F.
+
+        The levels, and those of confidence, are ln(odds) + a rational; no F may lie within two fine units of one that is
+        not F itself.
+        """
+        size, mean = unit / self.model.factor, self.model.link == "mean"
+        sure = Fraction(1) if mean or kappa <= HALF else kappa / (1 - kappa)
+        away = (kappa - HALF) * size if mean and kappa > HALF else Fraction(0)
+        tie = False
+        for fine in (1 << 8, 1 << 24, 1 << 96):
+            shifts = []
+            for group, cells in self.group_cells.items():
+                odds, margin = rule.level(group, self.model.link)
+                ends = [(odds, margin * size), (odds * sure, margin * size + away), (odds / sure, margin * size - away)]
+                floors = [_fine(ratio, size * fine, offset * fine) for ratio, offset in ends]
+                if any((floor + 2) % fine <= 4 and not (exact and floor % fine == 0) for floor, exact in floors):
+                    break
+                shifts.append((cells, -floors[0][0]))
+                off = (margin / self.model.factor - base).denominator
+                tie = tie or (
+                    odds == 1 and not off & (off - 1)
+                )  # otherwise no F, a sum of floats and base, is the level
+            else:
+                self.shifts, self.constant = shifts, self.constant * fine
+                self.leaves = [leaf * fine for leaf in self.leaves]
+                strict = {"library": rule.exclusive, "paper": True}[self.asked["tie"]]
+                self.pos, self.neg = int(strict), int(strict) - 1 - (tie and self.asked["tie"] == "paper")
+                self.conf_pos, self.conf_neg = self.pos, self.neg
+                if kappa > HALF:
+                    level = _fine(sure, size * fine, away * fine)[0]
+                    self.conf_pos, self.conf_neg = level + 2, -level - 2
+                return
+        raise Rejected("a decision threshold is too close to a possible margin for this checker")
 
     def _left(self, node: int, points: list[Any]) -> int:
         """The cells that a node sends left. Points of real attributes are read as they are, not rounded to float32."""
@@ -110,18 +171,26 @@ class Question:
         return sum(1 << i for i, yes in enumerate(left) if yes)
 
     def _finite(self, attribute: Attribute) -> list[tuple[Any, Any, Fraction]]:
-        codes, known = attribute.codes, self.model.categories.get(self.owner.index((len(self.axes), 0)))
-        if codes is None and known is not None:
+        at, codes, known = (len(self.axes), 0), attribute.codes, None
+        if at not in self.owner:
+            codes = tuple((0.0,) for _ in attribute.values)
+        else:
+            feature = self.owner.index(at)
+            stored = self.model.stored_names.get(feature)
+            known = stored.among(attribute.values) if stored else self.model.categories.get(feature)
+        if codes is None and isinstance(known, HashedCategories):
+            codes = tuple((float(known.code_of(value)),) for value in attribute.values)
+        elif codes is None and known is not None:
             texts = [str(value) for value in known]
             place = [known.index(v) if v in known else texts.index(str(v)) for v in attribute.values]
             codes = tuple((float(code),) for code in place)
         return [*zip(range(len(attribute.values)), codes or [(float(v),) for v in attribute.values],
                      attribute.value_masses())]  # fmt: skip
 
-    def _numeric(self, attribute: Attribute, nodes: list[int]) -> list[tuple[Any, Any, Fraction]]:
+    def _numeric(self, attribute: Attribute, nodes: list[int], groups: list[int]) -> list[tuple[Any, Any, Fraction]]:
         """Cells between all points at which some test may change."""
         model, integral = self.model, attribute.kind == "integer"
-        edges: set[tuple[Fraction, int]] = set()
+        edges = {(attribute.low + i, 0) for i in range(1, len(groups)) if groups[i] != groups[i - 1]}
         for node in nodes:
             test, limit = model.test[node], float(model.threshold[node])
             if model.missing[node] in (Missing.WITH_ZERO, Missing.ZERO_EXACT):
@@ -169,6 +238,24 @@ def _number(value: object, what: str) -> Fraction:
     if len(text) > 800 or ("/" not in text and abs(Decimal(text).adjusted()) > 400):
         raise Rejected(f"{what}: {text[:40]} is no number of at most 800 digits between 1e-400 and 1e400")
     return Fraction(text)
+
+
+def _groups(rule: DecisionRule, attribute: Attribute) -> list[int]:
+    """The group of each value, and of the missing one."""
+    values: Any = attribute.values
+    if attribute.is_numeric:
+        values = range(int(attribute.low), min(int(attribute.high), int(attribute.low) + len(rule.thresholds)) + 1)
+    return rule.groups(attribute.name, values, attribute.missing is not None, attribute.labels)
+
+
+def _fine(odds: Fraction, size: Fraction, offset: Fraction) -> tuple[int, bool]:
+    """The floor of ln(odds) * size + offset, and whether that is the number itself."""
+    if odds == 1:
+        return math.floor(offset), offset.denominator == 1
+    with localcontext() as context:
+        context.prec = 60 + 2 * len(str(math.ceil(size + abs(offset))))
+        value = (Decimal(odds.numerator) / odds.denominator).ln() * size.numerator / size.denominator
+        return math.floor(value + Decimal(offset.numerator) / offset.denominator), False
 
 
 def _fails(test: int, limit: float, value: int) -> bool:

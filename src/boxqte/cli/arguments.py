@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from boxqte.errors import BoxQTEError
 from boxqte.exact import shown
@@ -55,6 +55,30 @@ def read_tolerances(texts: Sequence[str]) -> dict[str, str]:
     return tolerances
 
 
+def add_one_hot(parser: Any) -> None:
+    """The option of the commands that infer a space."""
+    parser.add_argument("--one-hot", metavar="NAME=A,B,...", action="append",
+                        help="columns of 0 and 1 that are one attribute, such as race=race_Black,race_White (others are "
+                        "recognised by themselves); none: take every column by itself")  # fmt: skip
+
+
+def read_one_hot(texts: Sequence[str] | None) -> dict[str, list[str]] | Literal["auto"] | None:
+    """`name=column,column` of all the times the option is given; the name is before the first =."""
+    if texts is None:
+        return "auto"
+    if [text.lower() for text in texts] == ["none"]:
+        return None
+    groups: dict[str, list[str]] = {}
+    for text in texts:
+        name, _, columns = (piece.strip() for piece in text.partition("="))
+        if not name or not columns:
+            raise CommandError(f"--one-hot: expected name=column,column or none, found '{text}'")
+        if name in groups:
+            raise CommandError(f"--one-hot: '{name}' is given twice")
+        groups[name] = read_names([columns], "--one-hot")
+    return groups
+
+
 def property_of(arguments: argparse.Namespace) -> Property:
     """The property that the options of `add_question` describe."""
     from boxqte.questions.properties import Fairness, Robustness
@@ -67,15 +91,37 @@ def property_of(arguments: argparse.Namespace) -> Property:
     return Fairness(read_names(arguments.sensitive, "--sensitive"), epsilon, arguments.kappa, tie=arguments.tie)
 
 
+def read_model(arguments: argparse.Namespace) -> ImportedModel:
+    """The model that the options of `add_reading` describe."""
+    from boxqte.models.importers import load_model
+
+    return load_model(
+        arguments.model,
+        allow_pickle=arguments.allow_pickle,
+        threshold=arguments.decision_threshold,
+        trees=arguments.trees,
+    )
+
+
+def given_model(arguments: argparse.Namespace) -> Any:
+    """The model to pass on, for a command that decides on a threshold later: its path, or with --trees the model itself."""
+    if arguments.trees is None:
+        return arguments.model
+    if arguments.model is None:
+        raise CommandError("--trees: give the model on the command line, too")
+    from boxqte.models.importers import load_model
+
+    return load_model(arguments.model, allow_pickle=arguments.allow_pickle, trees=arguments.trees)
+
+
 def read_question(arguments: argparse.Namespace) -> tuple[ImportedModel, Space, Property]:
     """The model, the space and the property that `add_model`, `--space` and `add_question` name, and that they fit."""
     prop = property_of(arguments)
-    from boxqte.models.importers import load_model
     from boxqte.space.space import Space
 
     space = Space.load(arguments.space)
     prop.check(space)
-    return load_model(arguments.model, allow_pickle=arguments.allow_pickle), space, prop
+    return read_model(arguments), space, prop
 
 
 def read_result(arguments: argparse.Namespace) -> Quantification:
@@ -163,9 +209,19 @@ def raise_first(*errors: CommandError | None) -> None:
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="XGBoost (JSON, UBJSON), LightGBM (text), CatBoost (JSON), "
-                        "scikit-learn (skops, or pickle with --allow-pickle)")  # fmt: skip
+    parser.add_argument("model", metavar="MODEL", help="XGBoost (JSON, UBJSON), LightGBM (text, JSON), CatBoost (JSON, "
+                        "cbm), ONNX, an MLflow folder, scikit-learn (skops, or pickle with --allow-pickle); "
+                        "also in gz or zip")  # fmt: skip
+    add_reading(parser)
+
+
+def add_reading(parser: Any) -> None:
+    """How the model is read; `read_model` reads it so."""
     parser.add_argument("--allow-pickle", action="store_true", help="unpickle the file, which runs code in it")
+    parser.add_argument("--decision-threshold", metavar="T", help="class 1 iff p >= T instead of the model's own predict "
+                        "('>T': p > T); by group: sex:f=0.4,m=0.6")  # fmt: skip
+    parser.add_argument("--trees", metavar="all|best|N", help="which trees count after early stopping (default: those with "
+                        "which the model's own library predicts)")  # fmt: skip
 
 
 def add_question(parser: argparse.ArgumentParser) -> Any:

@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING, Any
 from boxqte.cli.arguments import (
     CommandError,
     add_display,
+    add_one_hot,
+    add_reading,
     add_work,
     check_output,
     converter,
+    given_model,
     raise_first,
     read_names,
+    read_one_hot,
     read_tolerances,
     wants_colors,
     write_json,
@@ -41,7 +45,7 @@ def add_parser(commands: Any) -> None:
         "1 violated, 3 undecided, 2 bad input.",
     )
     parser.add_argument("model", metavar="MODEL", nargs="?", help="the model file (or `model` in boxqte.toml)")
-    parser.add_argument("--allow-pickle", action="store_true", help="unpickle the file, which runs code in it")
+    add_reading(parser)
     _add_space(parser)
     _add_asked(parser)
     work = add_work(parser, "--engine", "--workers", "--memory-limit")
@@ -63,6 +67,7 @@ def _add_space(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--label", metavar="COLUMN", help="the target column of the data, which is no attribute")
     for kind in ("categorical", "integer", "real"):
         group.add_argument(f"--{kind}", metavar="A,B", action="append", help=f"columns that are {kind}")
+    add_one_hot(group)
     group.add_argument("--missing", choices=("error", "declare", "ignore"), default="error",
                        help="missing values: refuse, make them part of the domain, or leave them out")  # fmt: skip
     group.add_argument("--mass", choices=("uniform", "data"), default="uniform",
@@ -98,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
     kinds = {kind: read_names(getattr(arguments, kind), f"--{kind}") for kind in ("categorical", "integer", "real")}
     with _progress(arguments) as progress:
         found = audit(
-            arguments.model,
+            given_model(arguments),
             arguments.data,
             sensitive=sensitive,
             space=arguments.space,
@@ -114,9 +119,15 @@ def run(arguments: argparse.Namespace) -> int:
             engine=arguments.engine,
             workers=arguments.workers,
             memory_limit=arguments.memory_limit,
-            infer={**kinds, "missing": arguments.missing, "mass": arguments.mass},
+            infer={
+                **kinds,
+                "one_hot": read_one_hot(arguments.one_hot),
+                "missing": arguments.missing,
+                "mass": arguments.mass,
+            },
             progress=progress,
             allow_pickle=arguments.allow_pickle,
+            threshold=arguments.decision_threshold,
             command=shlex.join(["boxqte", *arguments.typed]),
         )
     if "-" not in [getattr(arguments, option) for option in OUTPUTS]:

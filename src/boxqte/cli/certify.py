@@ -30,11 +30,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Check, and print what is proved; the exit code."""
     from boxqte.answers.result import of_trees
     from boxqte.certify import Rejected, certify
+    from boxqte.cli.arguments import read_model
     from boxqte.exact import down, up
-    from boxqte.models.importers import load_model
     from boxqte.space.space import Space
 
-    model = load_model(arguments.model, allow_pickle=arguments.allow_pickle)
+    model = read_model(arguments)
     space = None if arguments.space is None else Space.load(arguments.space)
     try:
         verdict = certify(arguments.certificate, model.ensemble, space=space, workers=arguments.workers)
@@ -46,13 +46,17 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         masses = {kind: getattr(verdict, kind) for kind in ("fair", "unfair", "low")}
         counts = {"boxes": verdict.boxes, "open_boxes": verdict.open_boxes}
-        print(json.dumps({"proved": True, "measure": bounds, **masses, **counts, "property": verdict.asked}))
+        rule = model.ensemble.decision
+        about = {"property": verdict.asked, "decision": None if rule is None else rule.to_json()}
+        print(json.dumps({"proved": True, "measure": bounds, **masses, **counts, **about}))
         return PROVED
     asked = {name: value for name, value in verdict.asked.items() if name != "kind"}
     shown = "undefined, nothing is confident" if bounds is None else f"between {bounds[0]!r} and {bounds[1]!r}"
     print(f"proved      {verdict.asked['kind']} {json.dumps(asked)}")
-    used = of_trees(model.ensemble.n_trees, model.trees_in_file)
+    used = of_trees(model.ensemble.n_trees, model.trees_in_file, model.trees_because)
     print(f"model       {model.source or 'as given'}, trees {used}, fingerprint {model.ensemble.fingerprint():.16}")
+    if model.ensemble.decision is not None:
+        print(f"decision    {model.ensemble.decision.text()}")
     print(f"space       {'as given with --space' if space else 'as written in the certificate'}")
     print(f"measure     {shown}")
     print(f"masses      fair >= {verdict.fair!r}, unfair >= {verdict.unfair!r}, not confident >= {verdict.low!r}")

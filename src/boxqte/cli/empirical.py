@@ -11,6 +11,7 @@ from boxqte.cli.arguments import (
     add_question,
     check_output,
     converter,
+    given_model,
     property_of,
     raise_first,
     write_json,
@@ -47,13 +48,14 @@ def run(arguments: argparse.Namespace) -> int:
     from boxqte.space.tables import read_table
 
     found = empirical(
-        arguments.model,
+        given_model(arguments),
         Space.load(arguments.space),
         prop,
         read_table(arguments.data),
         where=arguments.where,
         confidence=arguments.confidence,
         allow_pickle=arguments.allow_pickle,
+        threshold=arguments.decision_threshold,
     )
     unwritten = write_json(arguments.json, found.to_json() | {"property": prop.to_json()})
     if arguments.json != "-":

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from boxqte.cli.arguments import (
     add_display,
+    add_reading,
     add_work,
     check_output,
+    given_model,
     raise_first,
     wants_colors,
     write_json,
@@ -35,7 +37,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("policy", metavar="POLICY.toml", help="the requirements, one line each under [require]")
     parser.add_argument("model", metavar="MODEL", nargs="?", help="the model file; left out: the policy's")
-    parser.add_argument("--allow-pickle", action="store_true", help="unpickle the file, which runs code in it")
+    add_reading(parser)
     parser.add_argument("--space", metavar="SPACE.json", help="the input space; left out: the policy's")
     add_work(parser, "--engine", "--time-limit", "--workers", "--memory-limit")
     out = add_display(parser)
@@ -54,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     policy = Policy.load(arguments.policy)
     with _progress(arguments) as progress:
         report = policy.check(
-            arguments.model,
+            given_model(arguments),
             arguments.space,
             time_limit=arguments.time_limit,
             engine=arguments.engine,
@@ -62,6 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
             memory_limit=arguments.memory_limit,
             progress=progress,
             allow_pickle=arguments.allow_pickle,
+            threshold=arguments.decision_threshold,
         )
     unwritten = (
         write_text(arguments.junit, report.to_junit() if arguments.junit else ""),
@@ -89,6 +92,8 @@ def gate_text(report: GateReport, *, color: bool = False) -> str:
             word = str(check.verdict)
             lines[i] = f"\x1b[{ANSI[word]}m{word}\x1b[0m{lines[i][len(word) :]}"
     lines += [f"{check.requirement.name}: {check.why}" for check in report.checks if check.why]
+    if report.decision is not None:
+        lines.append(f"decision: {report.decision.text()}")
     words = {"holds": "every requirement holds", "violated": "a requirement is violated"}
     return "\n".join([*lines, "", words.get(str(report.verdict), "a requirement is undecided, none is violated")])
 

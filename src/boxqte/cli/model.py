@@ -10,6 +10,7 @@ from boxqte.cli.arguments import (
     add_model,
     check_output,
     raise_first,
+    read_model,
     write_json,
 )
 
@@ -28,10 +29,9 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     check_output(arguments.json, "--json")
-    from boxqte.models.importers import load_model
     from boxqte.report.text import model_json, model_text
 
-    imported = load_model(arguments.model, allow_pickle=arguments.allow_pickle)
+    imported = read_model(arguments)
     unwritten = write_json(arguments.json, model_json(imported))
     raise_first(unwritten)
     if arguments.json != "-":

@@ -21,6 +21,7 @@ from boxqte.cli.arguments import (
     converter,
     property_of,
     raise_first,
+    read_model,
     wants_colors,
     write_json,
     write_text,
@@ -74,7 +75,6 @@ def run(arguments: argparse.Namespace) -> int:
     from boxqte.engines import DEFAULT_ENGINE
     from boxqte.engines.options import read_options
     from boxqte.engines.protocol import Status
-    from boxqte.models.importers import load_model
     from boxqte.report.progress import show_progress
     from boxqte.report.text import answer_text
     from boxqte.space.space import Space
@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
         space = _population(space, arguments)
     elif arguments.population_where is not None:
         raise CommandError("--population-where: give the table with --population")
-    model = load_model(arguments.model, allow_pickle=arguments.allow_pickle)
+    model = read_model(arguments)
     colors = wants_colors(arguments, sys.stderr)
     limit = arguments.time_limit
     with (

@@ -50,6 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output != "-":
         counts = found.counts
         lines = [f"{'property':<16} {prop}"]
+        if found.decision:
+            lines.append(f"{'decision':<16} {found.decision}")
         lines += [f"{name:<16} {n} of {len(found.table)} rows" for name, n in counts.items() if n or name == "unfair"]
         share = (
             "undefined: no row is confident" if found.share is None else f"{1 - found.share:.6g} (exact, of these rows)"

@@ -99,6 +99,8 @@ def _default(action: argparse.Action, name: str, value: Any, field: str, folder:
     texts = _texts(value, field)
     if name in PATHS:
         texts = [text if text == "-" else os.path.normpath(folder / text) for text in texts]
+    if isinstance(value, dict) and all(isinstance(entry, list) for entry in value.values()):
+        return [f"{key}={_joined(_texts(entry, field))}" for key, entry in value.items()]
     if isinstance(value, dict):
         text = ",".join(f"{key}={texts[i]}" for i, key in enumerate(value))
     else:

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from boxqte.cli.arguments import (
     OK,
+    add_one_hot,
+    add_reading,
     check_output,
     raise_first,
+    read_model,
     read_names,
+    read_one_hot,
     write_json,
 )
 from boxqte.cli.wording import in_flags
@@ -40,12 +44,13 @@ def _add_infer(spaces: Any) -> None:
     parser.add_argument("--sensitive", metavar="A,B", action="append", help="attributes to mark as sensitive")
     for kind in ("categorical", "integer", "real"):
         parser.add_argument(f"--{kind}", metavar="A,B", action="append", help=f"columns that are {kind}")
+    add_one_hot(parser)
     parser.add_argument("--missing", choices=("error", "declare", "ignore"), default="error",
                         help="missing values: refuse, make them part of the domain, or leave them out")  # fmt: skip
     parser.add_argument("--mass", choices=("uniform", "data"), default="uniform",
                         help="all values of an attribute alike, or as often as in the data")  # fmt: skip
-    parser.add_argument("--model", metavar="MODEL", help="use the model's columns, categories and encoder")
-    parser.add_argument("--allow-pickle", action="store_true", help="unpickle the model, which runs code in it")
+    parser.add_argument("--model", metavar="MODEL", help="use the model's columns and categories")
+    add_reading(parser)
     parser.set_defaults(run=_infer)
 
 
@@ -54,11 +59,7 @@ def _infer(arguments: argparse.Namespace) -> int:
     from boxqte.space.space import Space
     from boxqte.space.tables import read_table
 
-    model = None
-    if arguments.model is not None:
-        from boxqte.models.importers import load_model
-
-        model = load_model(arguments.model, allow_pickle=arguments.allow_pickle)
+    model = None if arguments.model is None else read_model(arguments)
     inference = Space.infer(
         read_table(arguments.data),
         label=arguments.label,
@@ -69,6 +70,7 @@ def _infer(arguments: argparse.Namespace) -> int:
         categorical=read_names(arguments.categorical, "--categorical"),
         integer=read_names(arguments.integer, "--integer"),
         real=read_names(arguments.real, "--real"),
+        one_hot=read_one_hot(arguments.one_hot),
     )
     unwritten = write_json(arguments.output, inference.space.to_json())
     raise_first(unwritten)

@@ -8,7 +8,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from boxqte.cli.arguments import check_output, converter, raise_first, read_count, write_json, write_text
+from boxqte.cli.arguments import (
+    add_reading,
+    check_output,
+    converter,
+    given_model,
+    raise_first,
+    read_count,
+    write_json,
+    write_text,
+)
 from boxqte.errors import ModelError
 
 if TYPE_CHECKING:
@@ -46,7 +55,7 @@ def add_parser(commands: Any) -> None:
     how.add_argument("--data", metavar="DATA.csv", help="rows like the training data, for sg and expga")
     how.add_argument("--input", choices=("matrix", "frame"), default="matrix",
                      help="what a function is called with: model columns as numbers, or a table of values")  # fmt: skip
-    how.add_argument("--allow-pickle", action="store_true", help="unpickle the file, which runs code in it")
+    add_reading(how)
     out = parser.add_argument_group("output")
     out.add_argument("-o", "--output", metavar="IDIS.csv", help="write the inputs and their partners' sensitive values")
     out.add_argument("--json", metavar="FILE", help="write all figures as JSON; - is standard output")
@@ -70,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     display = _Display(arguments.quiet)
     try:
         found = find_idis(
-            _model(arguments.model),
+            _model(arguments.model) if arguments.trees is None else given_model(arguments),
             space,
             arguments.sensitive,
             method=method,
@@ -84,6 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
             data=None if arguments.data is None else read_table(arguments.data),
             progress=display,
             allow_pickle=arguments.allow_pickle,
+            threshold=arguments.decision_threshold,
         )
     finally:
         display.end()

@@ -61,6 +61,8 @@ def run(arguments: argparse.Namespace) -> int:
 def verification_text(found: Verification, question: str) -> str:
     """The verdict, and the pair if there is one."""
     lines = [f"{'property':<12} {question}", f"{'verdict':<12} {found.verdict} ({found.how}, {found.seconds:.2f} s)"]
+    if found.decision:
+        lines.append(f"{'decision':<12} {found.decision}")
     if found.why:
         lines.append(f"{'why':<12} {found.why}")
     if found.x is not None and found.witness is not None:

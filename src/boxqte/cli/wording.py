@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 from collections.abc import Sequence
 
 from boxqte.basics.checks import nearest
 
 # keyword of the library -> option, where the two have different names
 SYNONYMS = {"random_state": "seed", "robustness": "robustness_rate", "n": "count",
-            "near": "near", "rows": "data", "condition": "where"}  # fmt: skip
+            "near": "near", "rows": "data", "condition": "where", "threshold": "decision_threshold"}  # fmt: skip
 # what people type -> option: the words of other tools
 FAMILIAR = {
     "--target": "--label", "--target-column": "--label", "--y": "--label", "--class": "--label", "--outcome": "--label",
@@ -22,12 +23,14 @@ FAMILIAR = {
     "--train": "--data", "--csv": "--data", "--input": "--data", "--table": "--data", "--dataset": "--data",
     "--domain": "--space", "--timeout": "--time-limit", "--seconds": "--time-limit", "--threads": "--workers",
     "--jobs": "--workers", "--n-jobs": "--workers", "--eps": "--epsilon-rate", "--confidence-threshold": "--kappa",
-    "--memory": "--memory-limit", "--threshold": "--require", "--at-least": "--require", "--report": "--html",
+    "--memory": "--memory-limit", "--threshold": "--decision-threshold", "--cutoff": "--decision-threshold",
+    "--at-least": "--require", "--report": "--html",
     "--out": "--output", "--categories": "--categorical", "--pickle": "--allow-pickle", "--silent": "--quiet",
     "--random-state": "--seed",
 }  # fmt: skip
 VALUE = r"(\[[^\]]*\]|'[^']*'|\"[^\"]*\"|[\w.+-]+)"
 ASSIGNED = re.compile(rf"(?<![\w.'-])([a-z_]+)={VALUE}")
+GROUPED = re.compile(r"one_hot=\{'?([^':]*)'?: \[?([^\]}]*)\]?\}|one_hot\['([^']*)'\]")
 OPENING = re.compile(r"([a-z_]+)(?=(?: of '[^']*')?: )")
 
 
@@ -68,6 +71,14 @@ def in_flags(text: str, command: argparse.ArgumentParser, typed: Sequence[str] =
         names = [part.strip().strip("'\"") for part in match[2].strip("[]").split(",")]
         return longest(action) if action.nargs == 0 else f"{longest(action)} {','.join(names)}"
 
+    def grouped(match: re.Match[str]) -> str:
+        if match[3] is not None:
+            return f"--one-hot {match[3]}"
+        columns = [part.strip().strip("'\"") for part in match[2].split(",")]
+        return "--one-hot " + shlex.quote(f"{match[1]}={','.join(columns)}")
+
+    if "one_hot" in options:
+        text = GROUPED.sub(grouped, text)
     opening = OPENING.match(text)
     action = option(opening[1]) if opening else None
     if opening and action is not None:

@@ -196,7 +196,10 @@ def _sees_partner(grid: Grid, partners: Partners, bits: BoolArray, ranges: Seque
     """The same where the property says who may be whose partner; x itself never has another class than its own."""
     others = tuple(i for i, axis in enumerate(grid.axes) if axis.sensitive and i != partners.axis)
     hits = bits.any(axis=others, keepdims=True) if others else bits
-    slices = [hits.take(range(first, last + 1), partners.axis).any(axis=partners.axis, keepdims=True) for first, last in ranges]
+    slices = [
+        hits.take(range(first, last + 1), partners.axis).any(axis=partners.axis, keepdims=True)
+        for first, last in ranges
+    ]
     return np.broadcast_to(np.concatenate(slices, axis=partners.axis), bits.shape)
 
 

@@ -129,14 +129,6 @@ def is_identity(transformer: Any) -> bool:
     return transformer is None or kind_of(transformer) == "passthrough"
 
 
-def writes_sparse(transformer: Any) -> bool:
-    """Whether a fitted transformer writes a sparse matrix, in which zeros are not stored."""
-    transformer = _unwrapped(transformer)
-    if kind_of(transformer) == "columns":
-        return bool(transformer.sparse_output_)
-    return bool(getattr(transformer, "sparse_output", False))
-
-
 def kind_of(transformer: Any) -> Kind | None:
     """What a transformer is to us; None for one that has no exact counterpart."""
     transformer = _unwrapped(transformer)
@@ -181,7 +173,7 @@ def _part(where: str, transformer: Any, reads: Sequence[int], writes: slice) -> 
         raise ModelError(f"{where}: {_described(transformer)} has no exact counterpart here; accepted are {ACCEPTED}")
     width = {"encoder": 0, "passthrough": len(reads), "drop": 0}[kind]
     if kind == "encoder" and len(reads):
-        width = sum(_widths(transformer, where))
+        width = sum(widths(transformer, where))
     if writes.stop is not None and writes.stop - writes.start != width:
         raise ModelError(f"{where}: writes {writes.stop - writes.start} columns, expected {width}")
     return _Part(where, kind, transformer, tuple(reads), tuple(range(writes.start, writes.start + width)))
@@ -202,9 +194,7 @@ def _encode(part: _Part, names: Sequence[str], outputs: Sequence[str]) -> Iterat
     elif part.kind == "encoder" and part.reads:
         codes = _transformed_categories(part)
         start = 0
-        for index, width, values in zip(
-            part.reads, _widths(part.transformer, part.where), part.transformer.categories_
-        ):
+        for index, width, values in zip(part.reads, widths(part.transformer, part.where), part.transformer.categories_):
             at = part.writes[start : start + width]
             mine = codes[: len(values), start : start + width].copy()
             mine.setflags(write=False)
@@ -236,7 +226,7 @@ def _transformed_categories(part: _Part) -> npt.NDArray[np.float64]:
     return codes
 
 
-def _widths(encoder: Any, where: str) -> list[int]:
+def widths(encoder: Any, where: str) -> list[int]:
     """How many model columns each of an encoder's columns feeds."""
     if not hasattr(encoder, "categories_"):
         raise ModelError(f"{where}: not fitted")

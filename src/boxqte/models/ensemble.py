@@ -13,17 +13,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from boxqte.errors import ModelError
+from boxqte.exact import above_log
+from boxqte.models.category_names import StoredNames
+from boxqte.models.decision import DecisionRule
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int32]
 
-Link = Literal["sigmoid", "mean", "softmax"]
+Link = Literal["sigmoid", "mean", "softmax", "identity", "exp"]
 Tie = Literal["negative", "positive"]
 Decides = Literal["margin", "probability"]
 
@@ -62,8 +66,10 @@ class TreeEnsemble:
     `n_outputs` for trees whose leaves carry one value an output (then `tree_output` is -1).
     `node_id` is the library's own number for the node, so that leaf ids can be compared with the library's.
 
-    Margin, S being base + sum of leaf values. `sigmoid`, `softmax`: scale * S. `mean`: S / n_trees - 1/2 (one output)
-    or S / n_trees (several outputs).
+    Margin, S being base + sum of leaf values. `mean`: scale * S / n_trees - 1/2 (one output) or scale * S / n_trees
+    (several outputs). All others: scale * S.
+
+    A model without classes predicts a number: the margin (`identity`), its exponential (`exp`) or its sigmoid.
 
     Category sets are defined on integers, the only values a category's code has: x is a member if it is one of the
     codes. On other numbers `leaf_ids` cuts the fraction off, as LightGBM does; XGBoost casts to float32 before that and
@@ -94,6 +100,8 @@ class TreeEnsemble:
     """The precision in which the library adds leaf values (and computes probabilities)."""
     scale: Fraction = Fraction(1)
     """What the library multiplies the sum by: LightGBM's sigmoid parameter, 1/n for an average, CatBoost's scale."""
+    further_rounding: Fraction = Fraction(0)
+    """What the library rounds beyond the sum and the link, as a bound on the margin: weights and means of a wrapper."""
     decides_on: Decides = "margin"
     """Whether `predict` asks margin > 0 or p > 1/2 (several outputs: for the largest margin or probability). The same
     question, but for the rounding of p."""
@@ -101,6 +109,13 @@ class TreeEnsemble:
     """Per feature the user's own category values in code order, where the model file carries them."""
     known_codes: Mapping[int, frozenset[int]] = field(default_factory=dict)
     """Per feature the codes seen in training, where the library treats all others as missing (HistGradientBoosting)."""
+    stored_names: Mapping[int, StoredNames] = field(default_factory=dict)
+    """Per feature what the model has of its category values, where it needs a table to be sure of them (XGBoost)."""
+    decision: DecisionRule | None = None
+    """The decision rule, where it is not the library's own `predict`. With a threshold for each value of an attribute, a
+    row has one more column at its end: the number of its threshold."""
+    leaf_error: float = 0.0
+    """How far the leaf values of a mean may lie from the fractions that the library's probabilities are made of."""
 
     def __post_init__(self) -> None:
         check_ensemble(self)
@@ -132,9 +147,26 @@ class TreeEnsemble:
         return self.n_outputs == 1
 
     @property
+    def predicts_classes(self) -> bool:
+        """Whether the model decides between classes; otherwise it predicts a number."""
+        return bool(self.classes)
+
+    def require_classes(self) -> None:
+        """The one refusal of class questions about a model that predicts a number."""
+        if not self.predicts_classes:
+            raise ModelError(
+                "the model predicts a number, not a class; give a decision threshold on the value (threshold=...), then "
+                "class 1 is a value of at least that"
+            )
+
+    @property
     def factor(self) -> Fraction:
-        """What base + sum of leaf values is multiplied by: `scale`, or 1 / n_trees for a mean."""
-        return Fraction(1, self.n_trees) if self.link == "mean" else self.scale
+        """What base + sum of leaf values is multiplied by: `scale`, divided by n_trees for a mean."""
+        return self.scale / self.n_trees if self.link == "mean" else self.scale
+
+    def own_name(self, column: str) -> str:
+        """What the library calls a column of a table: LightGBM writes _ for every blank."""
+        return column.replace(" ", "_") if self.library == "lightgbm" else column
 
     def depth(self) -> int:
         """The largest number of tests on a path."""
@@ -151,12 +183,18 @@ class TreeEnsemble:
 
     def fingerprint(self) -> str:
         """SHA-256 over everything that decides a prediction; two ensembles with equal fingerprints are the same model."""
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
         digest = hashlib.sha256()
         head = (self.feature_names, self.base, self.scale, self.link, self.tie, self.sum_dtype, self.decides_on,
-                tuple(map(str, self.classes)))  # fmt: skip
+                tuple(map(str, self.classes)), *([self.further_rounding] if self.further_rounding else []))  # fmt: skip
         maps = (sorted((k, tuple(map(str, v))) for k, v in self.categories.items()),
                 sorted((k, tuple(sorted(v))) for k, v in self.known_codes.items()))  # fmt: skip
         digest.update(repr((head, maps)).encode())
+        if self.decision is not None:
+            digest.update(self.decision.key().encode())
         for name, array in self._arrays().items():
             digest.update(f"{name}{array.dtype}{array.shape}".encode())
             digest.update(np.ascontiguousarray(array).tobytes())
@@ -185,6 +223,8 @@ class TreeEnsemble:
     def leaves(self, X: npt.ArrayLike) -> IntArray:
         """The absolute node index of the leaf that each row reaches in each tree (rows x trees)."""
         rows = np.asarray(X, np.float64)
+        if self.decision is not None and self.decision.attribute is not None:
+            rows = rows[:, :-1]
         if rows.ndim != 2 or rows.shape[1] != self.n_features:
             raise ModelError(f"rows have shape {rows.shape}, the model takes {self.n_features} columns")
         reached = np.empty((len(rows), self.n_trees), np.int32)
@@ -231,18 +271,30 @@ class TreeEnsemble:
                 total[:, self.tree_output[t]] += values[:, 0]
             else:
                 total += values
-        if self.link == "mean":
+        if self.link == "mean" and self.scale == 1:
             return total / self.n_trees - (0.5 if self.is_binary else 0.0)
-        return total * float(self.scale)
+        return total * float(self.factor) - (0.5 if self.link == "mean" and self.is_binary else 0.0)
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """Class indices, from exact margins and the model's own tie rule (several outputs: the first largest)."""
+        self.require_classes()
         margins = self.exact_margin(X)
         if not self.is_binary:
             return np.array([row.index(max(row)) for row in margins], np.int64)
-        if self.tie == "positive":
-            return np.array([row[0] >= 0 for row in margins], np.int64)
-        return np.array([row[0] > 0 for row in margins], np.int64)
+        rule, inclusive = self.decision, self.tie == "positive"
+        levels = [(Fraction(1), Fraction(0))]
+        group = [0] * len(margins)
+        if rule is not None:
+            inclusive = not rule.exclusive
+            levels = [rule.level(i, self.link) for i in range(len(rule.thresholds))]
+            if rule.attribute is not None:
+                group = np.asarray(X, np.float64)[:, -1].astype(np.int64).tolist()
+        sides = [above_log(row[0] - levels[g][1], levels[g][0]) for row, g in zip(margins, group)]
+        return np.array([side > 0 or (side == 0 and inclusive) for side in sides], np.int64)
+
+    @property
+    def unit_roundoff(self) -> Fraction:
+        return Fraction(1, 2**24) if self.sum_dtype == "float32" else Fraction(1, 2**53)
 
     def rounding_error(self) -> Fraction:
         """A bound e, for any input: the library's class is that of some margin within e of the exact one.
@@ -255,8 +307,14 @@ class TreeEnsemble:
           of p and 1 - p; p itself was rounded to float64 on import, where the two did not add up to 1.
         - The link, where the class is decided on p > 1/2. 1 / (1 + exp(-F)) is more than 1/2 from F = 4u on, if exp errs
           by at most one unit in the last place; below that p may be exactly 1/2, although F > 0.
+        - What a wrapper around the trees rounds (`further_rounding`).
+        - A threshold of the decision rule (`DecisionRule.rounding_error`).
         """
-        u = Fraction(1, 2**24) if self.sum_dtype == "float32" else Fraction(1, 2**53)
+        return self._rounding_error
+
+    @cached_property
+    def _rounding_error(self) -> Fraction:
+        u = self.unit_roundoff
         size = np.abs(self.value).max(axis=1)
         if self.link == "mean" and self.is_binary:
             size = np.maximum(size, np.abs(1.0 - self.value[:, 0]))
@@ -265,11 +323,13 @@ class TreeEnsemble:
         np.maximum.at(per_tree, self.tree_of_node()[leaf], size[leaf])
         largest = sum(map(Fraction, per_tree.tolist()), max(map(abs, self.base)))
         steps = (self.n_trees + 3) * u
-        bound = self.factor * largest * steps / (1 - steps)
+        bound = self.factor * largest * steps / (1 - steps) + self.further_rounding
         if self.link == "mean":
             bound += u
         if self.decides_on == "probability":
             bound += 4 * u
+        if self.decision is not None:
+            bound += self.decision.rounding_error(self.link, u) + Fraction(self.leaf_error)
         return bound
 
     def tree_of_node(self) -> IntArray:
@@ -348,8 +408,16 @@ def check_ensemble(model: TreeEnsemble) -> None:
         raise ModelError("the nodes do not form trees: a node has no parent, several parents, or lies on a cycle")
     if len(model.tree_output) != model.n_trees or (model.tree_output >= model.n_outputs).any():
         raise ModelError("tree_output does not name one output a tree")
-    if model.scale <= 0 or (model.link == "mean" and model.scale != 1):
-        raise ModelError(f"the margin's scale is {model.scale}; it must be positive, and 1 for a mean of trees")
+    if model.scale <= 0:
+        raise ModelError(f"the margin's scale is {model.scale}; it must be positive")
+    if not model.classes and (model.link in ("mean", "softmax") or model.n_outputs != 1):
+        raise ModelError(f"the model has no classes, but link '{model.link}' and {model.n_outputs} outputs")
+    if model.decision is not None:
+        if not model.is_binary:
+            raise ModelError(
+                f"threshold: the model has {model.n_outputs} classes; a decision threshold is for two classes"
+            )
+        model.decision.check(model.link, model.unit_roundoff, model.library)
 
 
 class EnsembleBuilder:
@@ -366,6 +434,7 @@ class EnsembleBuilder:
         self._roots: list[int] = []
         self._outputs: list[int] = []
         self._codes: list[int] = []
+        self._sets: dict[tuple[int, ...], tuple[int, int]] = {}
         self._size = 0
 
     def add_tree(
@@ -386,15 +455,20 @@ class EnsembleBuilder:
     ) -> None:
         """Add one tree, or several: then `root` and `output` have an entry for each.
 
-        Scalars are broadcast; `sets[node]` are the codes an IN_SET node sends left.
+        Scalars are broadcast; `sets[node]` are the codes an IN_SET node sends left. A set that is given as a tuple is
+        stored once, however many nodes have it.
         """
         tests = np.asarray(test, np.uint8)
         n = len(tests)
         start, stop = np.zeros(n, np.int32), np.zeros(n, np.int32)
         for node, codes in (sets or {}).items():
-            start[node] = len(self._codes)
-            self._codes.extend(sorted(set(codes)))
-            stop[node] = len(self._codes)
+            shared = self._sets.get(codes) if isinstance(codes, tuple) else None
+            if shared is None:
+                shared = len(self._codes), len(self._codes) + len(set(codes))
+                self._codes.extend(sorted(set(codes)))
+                if isinstance(codes, tuple):
+                    self._sets[codes] = shared
+            start[node], stop[node] = shared
         inner = tests != Test.LEAF
         values = np.asarray(value, np.float64).reshape(n, -1)
         columns: dict[str, npt.ArrayLike] = {
@@ -428,8 +502,10 @@ class EnsembleBuilder:
         sum_dtype: Literal["float32", "float64"] = "float64",
         scale: Fraction = Fraction(1),
         decides_on: Decides = "margin",
+        further_rounding: Fraction = Fraction(0),
         categories: Mapping[int, tuple[Any, ...]] | None = None,
         known_codes: Mapping[int, frozenset[int]] | None = None,
+        stored_names: Mapping[int, StoredNames] | None = None,
     ) -> TreeEnsemble:
         """The finished, checked ensemble."""
         if not self._roots:
@@ -456,7 +532,9 @@ class EnsembleBuilder:
             sum_dtype=sum_dtype,
             scale=Fraction(scale),
             decides_on=decides_on,
+            further_rounding=further_rounding,
             categories=dict(categories or {}),
             known_codes=dict(known_codes or {}),
+            stored_names=dict(stored_names or {}),
             **arrays,
         )

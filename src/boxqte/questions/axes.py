@@ -51,7 +51,9 @@ class Cell:
             return True
         if self.low is None or self.high is None:
             return len(self.values) == 1
-        return self.high[0] - self.low[0] == (1 if self.integral else 0)
+        if self.integral:  # its ends are whole numbers
+            return self.high[0].numerator - self.low[0].numerator == 1
+        return self.high[0] == self.low[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +96,8 @@ class Question:
     model: TreeEnsemble
     nodes: npt.NDArray[np.int64]
     """One node for each distinct test."""
+    groups: tuple[int, ...] = ()
+    """The decision threshold of each value, where it depends on the attribute: values of two groups share no cell."""
 
     def axis(
         self,
@@ -128,14 +132,19 @@ def finite_axis(question: Question, codes: npt.NDArray[np.float64], columns: Seq
     attribute, model, nodes = question.attribute, question.model, question.nodes.tolist()
     n_values = len(codes)
     rows = np.concatenate([codes, np.full((1, codes.shape[1]), np.nan)])  # the last value is the missing one
-    outcomes = np.zeros((len(nodes), n_values + 1), bool)
-    for at, (node, column) in enumerate(zip(nodes, columns)):
-        if model.test[node] == Test.IN_SET:
-            _check_codes(attribute, codes[:, column], model.feature_names[model.feature[node]])
-        outcomes[at] = model.goes_left(node, rows[:, column])
-    groups: dict[bytes, list[int]] = {}
+    tests, read = model.test[question.nodes], rows.T[columns]
+    outcomes = np.where(
+        np.isnan(read), model.default_left[question.nodes][:, None],
+        holds(tests[:, None], model.threshold[question.nodes][:, None], read),
+    )  # fmt: skip
+    for at in np.flatnonzero((tests == Test.IN_SET) | (model.missing[question.nodes] != Missing.DEFAULT)).tolist():
+        if tests[at] == Test.IN_SET:
+            _check_codes(attribute, codes[:, columns[at]], model.feature_names[model.feature[nodes[at]]])
+        outcomes[at] = model.goes_left(nodes[at], read[at])
+    groups: dict[tuple[bytes, int], list[int]] = {}
     for value, signature in enumerate(np.packbits(outcomes[:, :n_values].T, axis=1)):
-        groups.setdefault(signature.tobytes(), []).append(value)
+        group = question.groups[value] if question.groups else 0
+        groups.setdefault((signature.tobytes(), group), []).append(value)
     cells = [Cell(values=tuple(group)) for group in groups.values()]
     value_masses = attribute.value_masses()
     masses = [sum((value_masses[v] for v in group), Fraction(0)) for group in groups.values()]
@@ -179,6 +188,9 @@ def numeric_axis(question: Question) -> tuple[Axis, list[int]]:
     attribute = question.attribute
     integral = attribute.kind == "integer"
     flips = _integer_flips(question) if integral else _real_flips(question)
+    tests = len(flips.ends_true)
+    if question.groups:
+        flips = _with_groups(flips, question)
     first: Edge = (attribute.low, 0)
     last: Edge = (attribute.high + 1, 0) if integral else (attribute.high, 1)
     values, rank = np.unique(flips.value, return_inverse=True)
@@ -190,7 +202,7 @@ def numeric_axis(question: Question) -> tuple[Axis, list[int]]:
     n = len(inner) + 1
     # How many cells lie to the left of a flip: none or all for those outside the domain.
     before = np.where(at < start, 0, np.where(at >= stop, n, at - start + 1))
-    masks = _interval_masks(flips, before, n)
+    masks = _interval_masks(flips, before, n)[:tests]
     if attribute.missing is not None:
         masks = [mask | (absent << n) for mask, absent in zip(masks, _goes_left_missing(question))]
     cells, masses = _intervals(attribute, [first, *inner, last])
@@ -271,8 +283,23 @@ def _integer_flips(question: Question) -> _Flips:
     return _collect(value, np.zeros(len(nodes), np.int64), special, ends_true)
 
 
+def _with_groups(flips: _Flips, question: Question) -> _Flips:
+    """One more test for every place where the group changes; it is there for its edge alone."""
+    low, groups = int(question.attribute.low), question.groups[: int(question.attribute.range) + 1]
+    starts = np.array([low + i for i in range(1, len(groups)) if groups[i] != groups[i - 1]], np.int64)
+    tests = len(flips.ends_true) + np.arange(len(starts))
+    return _Flips(
+        np.concatenate([flips.value, starts]),
+        np.concatenate([flips.side, np.zeros(len(starts), np.int64)]),
+        np.concatenate([flips.test, tests]),
+        np.concatenate([flips.ends_true, np.zeros(len(starts), bool)]),
+    )
+
+
 def _with_zero(question: Question) -> npt.NDArray[np.bool_]:
-    return np.isin(question.model.missing[question.nodes], (Missing.WITH_ZERO, Missing.ZERO_EXACT))
+    missing = question.model.missing[question.nodes]
+    with_zero: npt.NDArray[np.bool_] = (missing == Missing.WITH_ZERO) | (missing == Missing.ZERO_EXACT)
+    return with_zero
 
 
 def _set_edges(question: Question, node: int) -> set[int]:
@@ -318,7 +345,7 @@ def _collect(
     ends_true: npt.NDArray[np.bool_],
 ) -> _Flips:
     """One flip for every test but the special ones, which have their own."""
-    plain = np.setdiff1d(np.arange(len(value)), np.fromiter(special, np.int64, len(special)))
+    plain = np.delete(np.arange(len(value)), list(special))
     flips = [(v, s, at) for at, edges in special.items() for v, s in edges]
     columns = list(zip(*flips)) or [(), (), ()]
     return _Flips(

@@ -14,17 +14,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from boxqte.errors import SpaceError
-from boxqte.exact import floor_scaled_logit
+from boxqte.basics.checks import did_you_mean
+from boxqte.errors import ModelError, PropertyError, SpaceError
+from boxqte.models.categories import HashedCategories
 from boxqte.models.ensemble import Test, TreeEnsemble
 from boxqte.questions.axes import Axis, Question, bounded_axis, cast_mass, finite_axis, numeric_axis
 from boxqte.questions.class_grid import class_grid
-from boxqte.questions.grid import AnyGrid, Cut, Grid, Partners, Thresholds, Trees, binary
+from boxqte.questions.decisions import attribute_groups, level_unit, thresholds, with_groups
+from boxqte.questions.grid import AnyGrid, Cut, Grid, Partners, Trees, binary
 from boxqte.questions.properties import Monotonicity, Property, ScoreFairness, check_property
 from boxqte.space.attributes import Attribute
 from boxqte.space.space import Space
 
-HALF = Fraction(1, 2)
 UNITS_OF_ERROR = 8
 
 
@@ -36,6 +37,10 @@ def build_grid(ensemble: TreeEnsemble, space: Space, prop: Property) -> Grid:
 def build_any_grid(ensemble: TreeEnsemble, space: Space, prop: Property) -> AnyGrid:
     """Discretise the problem exactly: a Grid, or a ClassGrid for three classes and more. Raises if they do not fit."""
     check_property(prop)
+    if prop.asks_scores:
+        _check_scale(ensemble, prop)
+    else:
+        ensemble.require_classes()
     prop.check(space)
     tolerances = prop.tolerances(space)
     bounded = dict(prop.max_change)
@@ -48,16 +53,19 @@ def build_any_grid(ensemble: TreeEnsemble, space: Space, prop: Property) -> AnyG
     masks = [0] * len(nodes)
     axes = []
     input_rounding = Fraction(0)
+    groups: tuple[int, ...] = ()
     for at, attribute in enumerate(space):
         mine = np.flatnonzero(axis_of_test == at)
         tolerance = tolerances.get(attribute.name, Fraction(0))
-        question = Question(attribute, attribute.name in prop.sensitive, tolerance, ensemble, nodes[mine])
+        own = attribute_groups(ensemble.decision, attribute)
+        groups = own or groups
+        question = Question(attribute, attribute.name in prop.sensitive, tolerance, ensemble, nodes[mine], own)
         if attribute.is_numeric:
             axis, found = numeric_axis(question)
             if attribute.name in bounded:
                 axis, found, windows[at] = bounded_axis(axis, found, bounded[attribute.name])
         else:
-            codes = attribute_codes(attribute, ensemble, owner.index((at, 0)))
+            codes = attribute_codes(attribute, ensemble, feature_of(owner, at))
             axis, found = finite_axis(question, codes, column_of_test[mine].tolist())
         for test, mask in zip(mine.tolist(), found):
             masks[test] = mask
@@ -70,8 +78,8 @@ def build_any_grid(ensemble: TreeEnsemble, space: Space, prop: Property) -> AnyG
     if prop.asks_scores and prop.kappa <= HALF:  # what all x' share cancels
         trees = only_testing(trees, {at for at, axis in enumerate(axes) if axis.sensitive})
     error = ensemble.rounding_error() / ensemble.factor
-    values, base, bits, rest = _integer_values(ensemble, trees.leaf_nodes, error)
-    return Grid(
+    values, base, bits, rest = _integer_values(ensemble, trees.leaf_nodes, error, level_unit(ensemble, prop))
+    grid = Grid(
         ensemble=ensemble,
         space=space,
         property=prop,
@@ -85,20 +93,44 @@ def build_any_grid(ensemble: TreeEnsemble, space: Space, prop: Property) -> AnyG
         values=values,
         base=base,
         scale_bits=bits,
-        thresholds=_thresholds(ensemble, prop, bits, rest),
+        thresholds=thresholds(ensemble, prop, bits, rest),
         partners=_partners(prop, axes, windows, ensemble, bits),
         rounding=math.ceil(error * 2**bits),
         input_rounding=min(input_rounding, Fraction(1)),
     )
+    return with_groups(grid, rest, groups) if groups and not prop.asks_scores else grid
+
+
+def _check_scale(ensemble: TreeEnsemble, prop: Property) -> None:
+    """Refuse a question about scores that the model does not have."""
+    if not ensemble.is_binary:
+        raise ModelError(f"scores: for models with one margin, this one has {ensemble.n_outputs}")
+    if not isinstance(prop, ScoreFairness):
+        return
+    if prop.scale == "value" and (ensemble.predicts_classes or ensemble.link != "identity"):
+        raise PropertyError("scale: 'value' is for models that predict a sum of trees; use scale='margin'")
+    if prop.scale == "probability" and ensemble.link != "mean":
+        raise PropertyError(
+            "scale: 'probability' is answered for means of trees; use scale='margin', which the link turns into a probability"
+        )
 
 
 def match_columns(ensemble: TreeEnsemble, space: Space) -> list[tuple[int, int]]:
     """For each model feature, the attribute and the column of that attribute that feed it.
 
-    By name; by position where the model carries no names of its own (f0, f1, ... / Column_0, ... / x0, ...).
+    By name; by position where the model carries no names of its own (f0, f1, ... / Column_0, ... / x0, ...). The
+    attribute that chooses a decision threshold may be one that feeds none.
     """
-    where = {column: (i, j) for i, a in enumerate(space) for j, column in enumerate(a.columns)}
+    rule = None if ensemble.decision is None else ensemble.decision.attribute
+    if rule is not None and rule not in space.names:
+        raise SpaceError(f"threshold: there is no attribute '{rule}'{did_you_mean(rule, space.names)}; the space has "
+                         f"{_listed(space.names)}")  # fmt: skip
+    where = {ensemble.own_name(column): (i, j) for i, a in enumerate(space) for j, column in enumerate(a.columns)}
     names = ensemble.feature_names
+    beside = () if rule is None or {*space[rule].columns} & {*names} else space[rule].columns
+    if _unnamed(names) and len(where) == len(names):
+        beside = ()  # by position, every column is the model's own
+    where = {column: at for column, at in where.items() if column not in beside}
     absent = [name for name in names if name not in where]
     if len(absent) == len(names) == len(where) and _unnamed(names):
         return list(where.values())
@@ -115,15 +147,33 @@ def match_columns(ensemble: TreeEnsemble, space: Space) -> list[tuple[int, int]]
     return [where[name] for name in names]
 
 
-def attribute_codes(attribute: Attribute, ensemble: TreeEnsemble, feature: int) -> npt.NDArray[np.float64]:
+def feature_of(owner: Sequence[tuple[int, int]], attribute: int) -> int | None:
+    """The model's number for the first column of the attribute; None if it feeds the model nothing."""
+    return next((f for f, of in enumerate(owner) if of == (attribute, 0)), None)
+
+
+def attribute_codes(attribute: Attribute, ensemble: TreeEnsemble, feature: int | None) -> npt.NDArray[np.float64]:
     """What each value of a finite attribute writes into each of its model columns (values x columns).
 
-    `feature` is the model's number for the first of these columns. The attribute's own codes count most, then the
-    model's categories (by value, then by text), then the values themselves.
+    `feature` is the model's number for the first of these columns; None: the model has none. The attribute's own codes
+    count most, then the model's categories (by value, then by text), then the values themselves.
     """
     if attribute.codes is not None:
         return np.array(attribute.codes, np.float64)
+    if feature is None:
+        return np.arange(len(attribute.values), dtype=np.float64).reshape(-1, 1)
     known = ensemble.categories.get(feature)
+    stored = ensemble.stored_names.get(feature)
+    if known is None and stored is not None and all(isinstance(value, str) for value in attribute.values):
+        known = stored.among(attribute.values)
+        if known is None:
+            raise SpaceError(
+                f"attribute '{attribute.name}': XGBoost has cut the names of the model's {len(stored)} categories (they go "
+                "beyond ASCII), and its values do not tell which is which; give the attribute 'codes', or infer the space "
+                "from the training data"
+            )
+    if isinstance(known, HashedCategories):
+        return np.array([known.code_of(value) for value in attribute.values], np.float64).reshape(-1, 1)
     if known is not None:
         by_value: dict[Any, int] = {}
         by_text: dict[str, int] = {}
@@ -305,17 +355,18 @@ def _partners(
 
 
 def _integer_values(
-    model: TreeEnsemble, leaf_nodes: npt.NDArray[np.int64], error: Fraction
+    model: TreeEnsemble, leaf_nodes: npt.NDArray[np.int64], error: Fraction, least: int
 ) -> tuple[tuple[int, ...], int, int, Fraction]:
     """Leaf values and base as exact integers in units of 2**-bits (every float is a dyadic rational).
 
-    The unit is also small against the rounding error, which is rounded up to whole units: where all leaves are votes of
-    0 and 1, a majority of one vote is no rounding error. The last result is what the base has beyond a whole number of
-    units; 0, unless it is no dyadic rational.
+    The unit is at most 1 / least. It is also small against the rounding error, which is rounded up to whole units: where
+    all leaves are votes of 0 and 1, a majority of one vote is no rounding error. The last result is what the base has
+    beyond a whole number of units; 0, unless it is no dyadic rational.
     """
     ratios = [value.as_integer_ratio() for value in model.value[leaf_nodes, 0].tolist()]
-    base = model.base[0] - (Fraction(model.n_trees, 2) if model.link == "mean" else 0)
+    base = model.base[0] - (1 / (2 * model.factor) if model.link == "mean" else 0)
     unit = max((d for _, d in ratios), default=1)
+    unit = max(unit, least)
     if error:
         unit = max(unit, 1 << math.ceil(UNITS_OF_ERROR / error).bit_length())
     if base.denominator & (base.denominator - 1) == 0:
@@ -323,29 +374,3 @@ def _integer_values(
     values = tuple(n * (unit // d) for n, d in ratios)
     whole = math.floor(base * unit)
     return values, whole, unit.bit_length() - 1, base * unit - whole
-
-
-def _thresholds(model: TreeEnsemble, prop: Property, bits: int, rest: Fraction) -> Thresholds:
-    """Class and confidence as comparisons of the integer F, where the exact value is F + rest, 0 <= rest < 1.
-
-    For a level t: F + rest > t iff F >= floor(t - rest) + 1, and F + rest < -t iff F <= -floor(t + rest) - 1.
-    """
-    if rest:
-        pos, neg = 0, -1  # no input is a tie
-    elif prop.tie == "paper":
-        pos, neg = 1, -1
-    else:
-        pos = 0 if model.tie == "positive" else 1
-        neg = pos - 1
-    own, other = ((pos, neg) if k <= HALF else _confident(model, k, bits, rest) for k in (prop.kappa, prop.partner_kappa))
-    return Thresholds(*other, *own)
-
-
-def _confident(model: TreeEnsemble, kappa: Fraction, bits: int, rest: Fraction) -> tuple[int, int]:
-    """From which F on, and up to which F, an input is confident above kappa."""
-    if model.link == "mean":
-        level = (kappa - HALF) / model.factor * 2**bits
-        floors = [math.floor(level + offset) for offset in (-rest, rest)]
-    else:
-        floors = [floor_scaled_logit(kappa, bits, 1 / model.factor, offset) for offset in (-rest, rest)]
-    return floors[0] + 1, -floors[1] - 1

@@ -53,7 +53,8 @@ class ClassGrid(AnyGrid):
             return True
         top, kappa = max(margins), self.property.kappa
         if self.ensemble.link == "mean":
-            return top * kappa.denominator > kappa.numerator * self.unit * self.ensemble.n_trees
+            scale, whole = self.ensemble.scale, self.unit * self.ensemble.n_trees
+            return top * scale.numerator * kappa.denominator > kappa.numerator * whole * scale.denominator
         unit = self.ensemble.factor / self.unit
         return softmax_below([(F - top) * unit for F in margins], 1 / kappa)
 
@@ -65,7 +66,7 @@ class ClassGrid(AnyGrid):
         if not self.low_possible:
             return np.ones(len(margins), bool), np.zeros(len(margins), bool)
         if self.ensemble.link == "mean":
-            shares = margins.max(axis=1) * float(Fraction(1, self.unit * self.ensemble.n_trees))
+            shares = margins.max(axis=1) * float(self.ensemble.factor / self.unit)
         else:
             leads = margins - margins.max(axis=1, keepdims=True)
             shares = 1 / np.exp(leads * float(self.ensemble.factor / self.unit)).sum(axis=1)

@@ -59,7 +59,9 @@ class Property:
             if not space[name].is_numeric:
                 raise PropertyError(f"max_change: '{name}' is {space[name].kind}; only numbers have a distance")
         if len(self.max_change) > 1:
-            raise PropertyError("max_change: at most one attribute may be bounded, found " + ", ".join(n for n, _ in self.max_change))
+            raise PropertyError(
+                "max_change: at most one attribute may be bounded, found " + ", ".join(n for n, _ in self.max_change)
+            )
         if self.max_change and any(tolerances.values()):
             raise PropertyError("max_change: is for epsilon = 0; leave one of the two out")
 
@@ -304,7 +306,12 @@ class ScoreFairness(Property):
 
     def to_json(self) -> dict[str, Any]:
         """The property as a JSON object."""
-        out = {"kind": self.kind, "sensitive": list(self.sensitive), "at_most": plain(self.at_most), "scale": self.scale}
+        out = {
+            "kind": self.kind,
+            "sensitive": list(self.sensitive),
+            "at_most": plain(self.at_most),
+            "scale": self.scale,
+        }
         return out | {"kappa": plain(self.kappa)}
 
     def __str__(self) -> str:

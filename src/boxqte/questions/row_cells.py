@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from boxqte.errors import SpaceError
 from boxqte.models.ensemble import Test
-from boxqte.questions.building import attribute_codes, match_columns
+from boxqte.questions.building import attribute_codes, feature_of, match_columns
+from boxqte.questions.decisions import attribute_groups
 from boxqte.questions.grid import AnyGrid
 from boxqte.space.rows import MISSING, OUTSIDE, WORDS, TableRows, as_the_model_reads
 from boxqte.space.tables import Table
@@ -30,10 +32,17 @@ def read_rows(grid: AnyGrid, table: Table) -> RowCells:
     ensemble, space = grid.ensemble, grid.space
     owner = match_columns(ensemble, space)
     codes = {
-        attribute.name: list(map(tuple, attribute_codes(attribute, ensemble, owner.index((i, 0))).tolist()))
+        attribute.name: list(map(tuple, attribute_codes(attribute, ensemble, feature_of(owner, i)).tolist()))
         for i, attribute in enumerate(space)
-        if not attribute.is_numeric
+        if not attribute.is_numeric and feature_of(owner, i) is not None
     }
+    for name, own in codes.items():
+        pairs = {*zip(own, attribute_groups(ensemble.decision, space[name]))}
+        if name not in table.names and len(pairs) > len({code for code, _ in pairs}):
+            raise SpaceError(
+                f"threshold: values of '{name}' with different thresholds have the same codes; give the table a column "
+                f"'{name}' with the values themselves"
+            )
     rows = TableRows(space, table, codes)
     casts = np.isin(ensemble.test, (Test.LESS_F32, Test.AT_MOST_F32))
     narrow = {owner[f][0] for f in np.unique(ensemble.feature[casts]).tolist()}

@@ -255,13 +255,15 @@ class SpacePart:
 
     attributes: Sequence[tuple[Any, str]]
     why: dict[str, str]
+    notes: Sequence[str]
     left: int
     count: int | None
 
 
 def _space(space: Space, audit: Audit | None, extent: Extent) -> SpacePart:
-    why = {}
+    why, notes = {}, []
     if audit is not None and audit.inference is not None:
         why = {d.name: d.why for d in audit.inference.decisions}
+        notes = [extent.text(note) for note in audit.inference.notes[: extent.space]]
     shown = [(a, extent.text(describe_domain(a))) for a in list(space)[: extent.space]]
-    return SpacePart(shown, why, len(space) - len(shown), space.count())
+    return SpacePart(shown, why, notes, len(space) - len(shown), space.count())

@@ -23,6 +23,8 @@ def markdown(report: GateReport) -> str:
             f"Model `{_code(report.model)}`" + (f", policy `{_code(report.policy)}`" if report.policy else ""),
             "",
         ]
+    if report.decision is not None:
+        lines += [f"Decision: {_cell(report.decision.text())}", ""]
     drawn = any(check.result is not None and check.result.statistical is not None for check in report.checks)
     head = ["requirement", "verdict", "required", "measure", *(["statistical"] if drawn else []), "question"]
     lines += [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]

@@ -22,6 +22,7 @@ def result_html(result: Result) -> str:
         ("confident mass", between(result.confident)),
         ("counterexample mass", between(result.counterexample)),
         ("model", f"{result.model.source}: {result.model.library}, {result.model.trees_text}"),
+        *([] if result.model.decision is None else [("decision", result.model.decision.text())]),
     ]
     body = "".join(
         f'<tr><th scope="row" style="text-align:left">{escape(name)}</th><td style="text-align:left">{escape(text)}</td></tr>'
@@ -38,4 +39,6 @@ def audit_html(audit: Audit) -> str:
         "<tr>" + "".join(f'<td style="text-align:left">{escape(cell)}</td>' for cell in row) + "</tr>" for row in rows
     )
     remarks = "".join(f"<p>[{n}] {escape(remark)}</p>" for remark, n in numbered_remarks(audit.results).items())
+    if audit.model.decision is not None:
+        remarks = f"<p>decision: {escape(audit.model.decision.text())}</p>{remarks}"
     return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>{remarks}"

@@ -21,6 +21,7 @@ from boxqte.engines import DEFAULT_ENGINE, ENGINES, engine_class
 from boxqte.engines.options import engine_options
 from boxqte.engines.protocol import Progress
 from boxqte.exact import plain
+from boxqte.models.categories import HashedCategories
 from boxqte.models.ensemble import Missing, Test, TreeEnsemble
 from boxqte.models.importers import ImportedModel
 from boxqte.questions.properties import Property
@@ -46,6 +47,8 @@ MISSING_WORDS = {
 LINK_WORDS = {
     "sigmoid": "p = sigmoid(F), F = scale * (base + sum of the leaf values)",
     "mean": "p = mean of the trees, F = p - 1/2",
+    "identity": "value = F = scale * (base + sum of the leaf values)",
+    "exp": "value = exp(F), F = scale * (base + sum of the leaf values)",
     "softmax": "p = softmax(F), F = scale * (base + sum of the leaf values), one F a class",
 }
 
@@ -66,6 +69,7 @@ def answer_text(result: Result) -> str:
         _line("rounding_ambiguous", _at_most(result.rounding_ambiguous)),
         _line("input_rounding", _at_most(result.input_rounding)),
         _line("model", f"{model.source}: {model.library}, {model.trees_text}, {model.leaves} leaves"),
+        *([] if model.decision is None else [_line("decision", model.decision.text())]),
         _line("inputs", "infinitely many" if result.count is None else f"{result.count:,}"),
         "how to read it",
         *(textwrap.fill(text, WIDTH, initial_indent="  - ", subsequent_indent="    ") for text in result.semantics()),
@@ -210,18 +214,17 @@ def model_text(imported: ImportedModel) -> str:
     """What the model is, as it was read."""
     model = imported.ensemble
     summary = model_json(imported)
+    trees = of_trees(model.n_trees, imported.trees_in_file, imported.trees_because)
     lines = [
         _line("model", imported.source),
         _line("library", model.library),
-        _line(
-            "trees",
-            f"{of_trees(model.n_trees, imported.trees_in_file)} with {model.n_leaves:,} leaves, depth {model.depth()}",
-        ),
-        _line("classes", ", ".join(map(str, model.classes))),
+        _line("trees", f"{trees} with {model.n_leaves:,} leaves, depth {model.depth()}"),
+        _line("classes", ", ".join(map(str, model.classes)) or f"none: predicts a number ({imported.objective})"),
         _line("link", LINK_WORDS[model.link]),
         _line("base", ", ".join(_number(b) for b in model.base)),
         *([_line("scale", _number(model.scale))] if model.scale != 1 else []),
-        _line("tie", _tie_words(model)),
+        *([_line("tie", _tie_words(model))] if model.predicts_classes and model.decision is None else []),
+        *([_line("decision", model.decision.text())] if model.decision is not None else []),
         _line("sums", f"the library adds in {model.sum_dtype}; here they are exact"),
         *(_line("tests", f"{n:,} ask whether {TEST_WORDS[Test[kind]]}") for kind, n in summary["tests"].items()),
         *(_line("missing", f"{n:,} tests: {MISSING_WORDS[Missing[kind]]}") for kind, n in summary["missing"].items()),
@@ -231,14 +234,13 @@ def model_text(imported: ImportedModel) -> str:
     rows: list[Sequence[str]] = [("column", "tests", "categories")]
     for feature in summary["features"][:MAX_LISTED]:
         values = feature.get("categories")
+        if "categories_by_hash" in feature:
+            values = [f"{feature['categories_by_hash']} known by their hashes"]
         shown = "" if values is None else textwrap.shorten(", ".join(map(str, values)), 60, placeholder=", ...")
         rows.append((feature["name"], str(feature["tests"]), shown))
     lines.append(table_text(rows))
     if model.n_features > MAX_LISTED:
         lines.append(f"... and {model.n_features - MAX_LISTED} more columns (all of them with --json)")
-    if imported.encoded is not None:
-        lines += ["", "the model encodes these columns of the user's table"]
-        lines += [f"  {column.name} -> {', '.join(column.columns)}" for column in imported.encoded]
     return "\n".join(lines)
 
 
@@ -250,7 +252,9 @@ def model_json(imported: ImportedModel) -> dict[str, Any]:
     features = []
     for i, name in enumerate(model.feature_names):
         entry: dict[str, Any] = {"name": name, "tests": per_feature[i]}
-        if i in model.categories:
+        if isinstance(model.categories.get(i), HashedCategories):
+            entry["categories_by_hash"] = len(model.categories[i])
+        elif i in model.categories:
             entry["categories"] = [v if isinstance(v, (str, int, float)) else str(v) for v in model.categories[i]]
         features.append(entry)
     return {
@@ -261,16 +265,17 @@ def model_json(imported: ImportedModel) -> dict[str, Any]:
         "leaves": model.n_leaves,
         "nodes": model.n_nodes,
         "depth": model.depth(),
+        "objective": imported.objective,
         "classes": [c if isinstance(c, (str, int, float)) else str(c) for c in model.classes],
         "link": model.link,
         "base": [str(b) for b in model.base],
         "scale": str(model.scale),
         "tie": model.tie,
+        "decision": None if model.decision is None else model.decision.to_json(),
         "sum_dtype": model.sum_dtype,
         "tests": _counted(Test, model.test[inner].tolist()),
         "missing": _counted(Missing, model.missing[inner].tolist()),
         "features": features,
-        "encoded_columns": None if imported.encoded is None else [c.name for c in imported.encoded],
         "fingerprint": model.fingerprint(),
     }
 
@@ -320,7 +325,8 @@ def check_text(check: Check) -> str:
 
 def gate_text(report: GateReport) -> str:
     """One line a requirement."""
-    return "\n".join(f"{check.requirement.name}: {check_text(check)}" for check in report.checks)
+    lines = [f"{check.requirement.name}: {check_text(check)}" for check in report.checks]
+    return "\n".join([*lines, *([] if report.decision is None else [f"decision: {report.decision.text()}"])])
 
 
 def audit_table(audit: Audit) -> list[list[str]]:
@@ -347,7 +353,8 @@ def audit_answers(audit: Audit) -> list[list[str]]:
 def audit_text(audit: Audit) -> str:
     """All questions as a table, and the remarks below it."""
     remarks = numbered_remarks(audit.results)
-    return "\n".join([table_text(audit_table(audit)), *(f"[{n}] {remark}" for remark, n in remarks.items())])
+    rule = [] if audit.model.decision is None else [f"decision: {audit.model.decision.text()}"]
+    return "\n".join([table_text(audit_table(audit)), *rule, *(f"[{n}] {remark}" for remark, n in remarks.items())])
 
 
 def empirical_text(found: Empirical, prop: Property) -> str:
@@ -356,6 +363,8 @@ def empirical_text(found: Empirical, prop: Property) -> str:
         f"question            {prop}",
         f"rows                {found.rows:,}, of which {found.confident:,} are confident",
     ]
+    if found.decision:
+        lines.insert(1, f"decision            {found.decision}")
     if found.outside:
         lines.append(f"                    {found.outside:,} rows lie outside the space and count for nothing")
     if found.measure is None or found.lower is None or found.upper is None:

@@ -12,11 +12,13 @@ from typing import Any, Literal
 
 from boxqte.basics.checks import as_names, did_you_mean
 from boxqte.errors import SpaceError
+from boxqte.models.categories import HashedCategories
+from boxqte.models.category_names import StoredNames
 from boxqte.models.encoders import EncodedColumn, from_transformer
-from boxqte.models.ensemble import Test, TreeEnsemble
-from boxqte.models.importers import load_model
+from boxqte.models.ensemble import Test
+from boxqte.models.importers import ImportedModel, load_model
 from boxqte.space.attributes import KINDS, Attribute, Kind
-from boxqte.space.onehot import Group, declared_group, find_groups
+from boxqte.space.onehot import Group, Lookalike, declared_group, find_groups
 from boxqte.space.tables import Column, Table, plain_value
 
 MassRule = Literal["uniform", "data"]
@@ -58,13 +60,19 @@ class ModelView:
     encoded: tuple[EncodedColumn, ...] | None = None
     categories: Mapping[str, tuple[Any, ...] | None] = field(default_factory=dict)
     """The columns that the model treats as categories, and the list of them where the model carries one."""
+    stored: Mapping[str, StoredNames] = field(default_factory=dict)
+    """The columns of whose categories the model has names that only the table makes certain."""
+    fills: Mapping[str, Any] = field(default_factory=dict)
+    """What the model itself writes for missing values: no value of the column, unless the table has it."""
+    beside: str | None = None
+    """A column that the model itself does not read, but its decision rule does."""
 
 
 def plain_columns(
     table: Table, view: ModelView, one_hot: Mapping[str, Sequence[str]] | str | None, wishes: Mapping[str, Wish]
-) -> list[Reading]:
-    """One reading a column, or a one-hot group in the place of its first column."""
-    names = view.reads
+) -> tuple[list[Reading], list[Lookalike]]:
+    """One reading a column, or a one-hot group in the place of its first column; and what may be groups as well."""
+    names = tuple(name for name in view.reads if name != view.beside)
     given = {name: wish.whole for name, wish in wishes.items() if wish.whole is not None}
     owner = {c: name for name, attribute in given.items() for c in attribute.columns}
     for column, name in owner.items():
@@ -83,10 +91,21 @@ def plain_columns(
     columns = {name: table.column(name) for name in names if name not in owner}
     for name, categories in view.categories.items():
         if categories is not None and name in columns:
-            columns[name] = replace(columns[name], categories=categories, declared_by="the model")
-    if one_hot == "auto":
-        free = [column for name, column in columns.items() if name not in wishes]
-        groups = find_groups(free, taken=names)
+            counts, fill = columns[name].counts, view.fills.get(name)
+            own = tuple(value for value in categories if fill is None or value != fill or value in counts)
+            columns[name] = replace(columns[name], categories=own, declared_by="the model")
+    settled = {
+        name: coded
+        for name, stored in view.stored.items()
+        if name in columns and "codes" not in wishes[name].fields and (coded := _coded(columns[name], stored))
+    }
+    free = [column for name, column in columns.items() if name not in wishes]
+    found, lookalikes = find_groups(free, taken=[*names, *(group.attribute.name for group in groups)])
+    if one_hot is None:
+        said = "never two of them are 1, and one_hot=None"
+        lookalikes += [Lookalike(g.attribute.name, g.attribute.columns, said) for g in found]
+    else:
+        groups += found
     grouped = {g.attribute.name: g for g in groups}
     owner |= {c: name for name, g in grouped.items() for c in g.attribute.columns}
     readings: dict[str, Reading] = {}
@@ -96,8 +115,36 @@ def plain_columns(
             group = grouped[attribute]
             readings[attribute] = Reading(attribute, group.column, None, group.attribute, group.why)
         else:
-            readings[attribute] = Reading(attribute, columns.get(name))
-    return list(readings.values())
+            readings[attribute] = settled.get(name) or Reading(attribute, columns.get(name))
+    return list(readings.values()), lookalikes
+
+
+def _coded(column: Column, stored: StoredNames) -> Reading | None:
+    """The attribute of a column of texts whose codes are known by names that XGBoost has cut; None for other columns.
+
+    The categories that the column's dtype declares are in the model's order if XGBoost stores for them just what the model
+    has: then it takes this column for its own. Without a dtype the values have to leave only one way to read the names.
+    """
+    declared = column.categories
+    if not all(isinstance(value, str) for value in declared or column.counts):
+        return None
+    names = tuple(declared) if declared and stored.are(declared) else stored.among(list(column.counts))
+    if names is None:
+        raise SpaceError(
+            f"column '{column.name}': XGBoost has cut the names of the model's {len(stored)} categories (they go beyond "
+            "ASCII), and the values in the table do not tell which is which; give the table the training data's categories "
+            "(a pandas category column, in Parquet), or the attribute its 'codes'"
+        )
+    attribute = Attribute(
+        column.name,
+        "categorical",
+        values=names,
+        columns=(column.name,),
+        codes=tuple((float(code),) for code in range(len(names))),
+    )
+    return Reading(
+        column.name, column, None, attribute, f"{len(names)} categories of the model, matched by their names"
+    )
 
 
 def encoded_columns(
@@ -160,35 +207,46 @@ def _encoded_column(encoded: EncodedColumn, column: Column, missing: MissingRule
 
 
 def model_view(model: Any, encoder: Any, names: tuple[str, ...]) -> ModelView:
-    """Which columns reach the model, and how. An encoder that is given counts more than one in the model's pipeline."""
-    columns = None
+    """Which columns reach the model, and how. An encoder that is given stands between the table and the model."""
     if encoder is not None:
         named = getattr(encoder, "feature_names_in_", None) is not None
         columns = from_transformer(encoder, None if named else names)
-    elif model is not None:
-        imported = load_model(model)
-        columns = imported.encoded
-        if columns is None:
-            return _ensemble_view(imported.ensemble, names)
-    if columns is None:
+        return ModelView(tuple(column.name for column in columns), "the encoder drops it", columns)
+    if model is None:
         return ModelView(names)
-    return ModelView(tuple(column.name for column in columns), "the encoder drops it", columns)
+    imported = load_model(model)
+    rule, features = imported.ensemble.decision, {*imported.ensemble.feature_names}
+    of_model = {imported.ensemble.own_name(name) for name in names}
+    if rule is None or rule.attribute not in names or imported.ensemble.own_name(rule.attribute) in features:
+        return _view_of(imported, names)
+    # a model without names of its own reads every column, if there are as many
+    if not of_model & features and len(names) <= len(features):
+        return _view_of(imported, names)
+    view = _view_of(imported, tuple(name for name in names if name != rule.attribute))
+    return replace(view, reads=(*view.reads, rule.attribute), beside=rule.attribute)
 
 
-def _ensemble_view(ensemble: TreeEnsemble, names: tuple[str, ...]) -> ModelView:
+def _view_of(model: ImportedModel, names: tuple[str, ...]) -> ModelView:
+    ensemble = model.ensemble
     features = ensemble.feature_names
-    if set(features) & set(names):
+    of_model = {ensemble.own_name(name): name for name in names}
+    if set(features) & set(of_model):
         for feature in features:
-            if feature not in names:
+            if feature not in of_model:
                 raise no_such_column("model", feature, names)
+        features = tuple(of_model[feature] for feature in features)
     elif len(features) == len(names):
         features = names  # a model without names of its own reads by position
     else:
         raise SpaceError(f"model: it reads {len(features)} columns ({features[0]}, ...), the table has {len(names)}")
     split_by_sets = {int(f) for f in ensemble.feature[ensemble.test == Test.IN_SET]}
-    categories = {features[f]: ensemble.categories.get(f) for f in sorted(split_by_sets | set(ensemble.categories))}
+    sets = sorted(split_by_sets | set(ensemble.categories) | set(ensemble.stored_names))
+    # Hashes are no values: such a model takes whatever categories the table has.
+    listed = {f: values for f, values in ensemble.categories.items() if not isinstance(values, HashedCategories)}
+    categories = {features[f]: listed.get(f) for f in sets}
     reads = tuple(name for name in names if name in set(features))
-    return ModelView(reads, "the model does not read it", None, categories)
+    stored = {features[f]: names for f, names in ensemble.stored_names.items()}
+    return ModelView(reads, "the model does not read it", None, categories, stored, model.fills)
 
 
 def read_wishes(kinds: Mapping[str, Iterable[str]], overrides: Mapping[str, Any]) -> dict[str, Wish]:

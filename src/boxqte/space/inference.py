@@ -33,6 +33,7 @@ from boxqte.space.columns import (
     read_wishes,
 )
 from boxqte.space.frequencies import with_data_mass
+from boxqte.space.onehot import Lookalike
 from boxqte.space.tables import Column, exact_number, table_of
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ class Inferred:
     decisions: tuple[Decision, ...]
     label: str | None
     sensitive: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    """What may be otherwise than it was decided, each in one line."""
 
 
 def infer_attributes(
@@ -94,14 +97,16 @@ def infer_attributes(
         Columns whose kind is known.
     one_hot
         "auto" recognises groups of 0/1 columns with a common prefix (`race_white`, `race=white`, `race__white`,
-        `race.white`, `race:white`) of which exactly one is 1 in every row; a mapping from attribute to columns
-        declares them; None takes every column by itself. Not used where an encoder makes the groups.
+        `race.white`, `race:white`) of which exactly one is 1 in every row, or at most one (`pd.get_dummies` with
+        `drop_first`: rows of zeros are one more value) where independent columns would be 1 together in ten rows or more.
+        A mapping from attribute to columns declares groups, beside those that are recognised; None takes every column by
+        itself. What may be a group, but is taken one by one, is in the notes. Not used where an encoder makes the groups.
     encoder
         A fitted scikit-learn ColumnTransformer, OneHotEncoder or OrdinalEncoder between the table and the model. The
         table holds the values before encoding, and so does the space; each attribute knows its model columns and codes.
     model
-        The model, live or as a path. Its pipeline's encoder is used, columns that it does not read are left out, and
-        what it treats as a category is categorical.
+        The model, live or as a path. Columns that it does not read are left out, and what it treats as a category is
+        categorical.
     mass
         "uniform", or "data": each attribute's own frequencies in the table, as exact counts (see
         `boxqte.space.frequencies.with_data_mass` for the bins of numeric attributes).
@@ -133,10 +138,14 @@ def infer_attributes(
     names = attribute_columns(table, label)
     view = model_view(model, encoder, names)
     wishes |= {name: by_model(wishes.get(name)) for name in view.categories}
+    lookalikes: list[Lookalike] = []
     if view.encoded is not None:
         readings = encoded_columns(table, names, view.encoded, wishes, missing)
     else:
-        readings = plain_columns(table, view, one_hot, wishes)
+        readings, lookalikes = plain_columns(table, view, one_hot, wishes)
+    if view.beside is not None:
+        readings.append(Reading(view.beside, table.column(view.beside)))
+        wishes.setdefault(view.beside, Wish("categorical", "its values have decision thresholds"))
     check_names(wishes, readings, names)
     attributes, decisions = [], []
     for reading in readings:
@@ -149,7 +158,7 @@ def infer_attributes(
         group = next((a for a in attributes if name in a.columns and a.name != name), None)
         if group is not None and name not in {a.name for a in attributes}:
             raise SpaceError(f"sensitive: '{name}' is a column of the attribute '{group.name}'; name the attribute")
-    return Inferred(tuple(attributes), tuple(decisions), label, chosen)
+    return Inferred(tuple(attributes), tuple(decisions), label, chosen, tuple(map(str, lookalikes)))
 
 
 def describe_domain(attribute: Attribute, width: int = 40) -> str:

@@ -1,7 +1,7 @@
 """One-hot groups among the columns of a table: suggested by the columns' names, proved by the rows.
 
-A group is k columns of which exactly one is 1 in every row. Treated as k attributes they would span 2^k inputs, of
-which all but k are nonsense (semantics.md, 'Input space').
+A group is k columns of which exactly one is 1 in every row; where one column was dropped (pandas' `drop_first`), at most
+one. Treated as k attributes they would span 2^k inputs, of which nearly all are nonsense (semantics.md, 'Input space').
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from boxqte.space.tables import Column
 
 SEPARATORS = "_=.:"  # race_white, race=white, race__white, race.white, race:white
 NONE_OF_THEM = "(none)"
+COINCIDENCES = 10  # so many rows with two 1s, expected but not found, leave independence a chance of exp(-10)
 
 Flags = npt.NDArray[np.int8]
 ABSENT = -1
@@ -32,11 +33,28 @@ class Group:
     why: str
 
 
-def find_groups(columns: Sequence[Column], taken: Sequence[str] = ()) -> list[Group]:
-    """The largest sets of 0/1 columns with a common `prefix + separator` whose rows all sum to 1.
+@dataclass(frozen=True)
+class Lookalike:
+    """Columns that may be dummies of one attribute, but are taken one by one."""
 
-    A set counts only if two of its columns at least are 1 somewhere: one constant column proves nothing.
-    `taken` are names that a group must not have.
+    name: str
+    columns: tuple[str, ...]
+    why: str
+
+    def __str__(self) -> str:
+        listed = ", ".join(map(repr, self.columns))
+        return (
+            f"note: {', '.join(self.columns)} are taken one by one, but {self.why}; if they are one attribute, "
+            f"one_hot={{{self.name!r}: [{listed}]}}"
+        )
+
+
+def find_groups(columns: Sequence[Column], taken: Sequence[str] = ()) -> tuple[list[Group], list[Lookalike]]:
+    """The largest sets of 0/1 columns with a common `prefix + separator` whose rows all sum to 1, or to at most 1.
+
+    A set counts only if two of its columns at least are 1 somewhere: one constant column proves nothing. Where rows of
+    zeros occur, it counts if independent columns with these frequencies would be 1 together in at least COINCIDENCES rows;
+    otherwise it is a lookalike. `taken` are names that a group must not have.
     """
     flags = {c.name: flag for c in columns if (flag := _flags(c)) is not None}
     sharing: dict[str, list[str]] = {}
@@ -45,24 +63,38 @@ def find_groups(columns: Sequence[Column], taken: Sequence[str] = ()) -> list[Gr
             sharing.setdefault(stem, []).append(name)
     # Of the stems that the same columns share, the longest: native_country_*, not native_*.
     stems = {tuple(members): stem for stem, members in sorted(sharing.items(), key=lambda item: len(item[0]))}
-    found: dict[tuple[str, ...], str] = {}
-    claimed: set[str] = set()
-    for members, stem in sorted(stems.items(), key=lambda item: -len(item[0])):
-        if len(members) >= 2 and claimed.isdisjoint(members):
-            matrix = np.stack([flags[name] for name in members])
-            if _exactly_one(matrix) and np.count_nonzero((matrix == 1).any(axis=1)) >= 2:
-                found[members] = stem
-                claimed.update(members)
+    candidates = []
+    several = [(members, stem) for members, stem in stems.items() if len(members) >= 2]
+    for members, stem in sorted(several, key=lambda item: -len(item[0])):
+        matrix = np.stack([flags[name] for name in members])
+        if _at_most_one(matrix) and np.count_nonzero((matrix == 1).any(axis=1)) >= 2:
+            candidates.append((members, stem, matrix))
+    candidates.sort(
+        key=lambda candidate: _has_zeros(candidate[2])
+    )  # those without rows of zeros are proved: they first
     names = set(taken) | {c.name for c in columns}
-    groups = []
-    for members, stem in found.items():
+    claimed: set[str] = set()
+    groups, lookalikes = [], []
+    for members, stem, matrix in candidates:
+        if not claimed.isdisjoint(members):
+            continue
+        claimed.update(members)
         name = stem.rstrip(SEPARATORS)
         name = name if name not in names else f"{stem}*"
-        names.add(name)
         values = [member.removeprefix(stem) for member in members]
-        why = f"{len(members)} columns {stem}*, exactly one of them 1 in every row; one_hot=None takes them one by one"
-        groups.append(_group(name, members, values, np.stack([flags[m] for m in members]), why))
-    return groups
+        what = "exactly one of them 1 in every row"
+        if _has_zeros(matrix):
+            expected = _expected_coincidences(matrix)
+            what = f"never two of them 1 ({expected:.3g} rows if they were independent)"
+            if expected < COINCIDENCES:
+                lookalikes.append(Lookalike(name, members, f"{stem}* are 0 or 1, {what}"))
+                continue
+            what += f", rows of zeros are the value {NONE_OF_THEM}"
+            values.append(NONE_OF_THEM)
+        names.add(name)
+        why = f"{len(members)} columns {stem}*, {what}; one_hot=None takes them one by one"
+        groups.append(_group(name, members, values, matrix, why))
+    return groups, lookalikes
 
 
 def declared_group(name: str, columns: Sequence[Column]) -> Group:
@@ -111,10 +143,21 @@ def _stems(name: str) -> list[str]:
     ]
 
 
-def _exactly_one(matrix: Flags) -> bool:
-    """Whether every row has exactly one 1, or is missing in every column."""
+def _at_most_one(matrix: Flags) -> bool:
+    """Whether every row has at most one 1, or is missing in every column."""
     absent = (matrix == ABSENT).all(axis=0)
-    return bool(((matrix >= 0).all(axis=0) & (matrix.sum(axis=0) == 1) | absent).all())
+    return bool(((matrix >= 0).all(axis=0) & (matrix.sum(axis=0, dtype=np.int64) <= 1) | absent).all())
+
+
+def _has_zeros(matrix: Flags) -> bool:
+    return bool((matrix == 0).all(axis=0).any())
+
+
+def _expected_coincidences(matrix: Flags) -> float:
+    """How many pairs of 1s in a row there would be, on average, if the columns were independent."""
+    n = np.count_nonzero((matrix != ABSENT).all(axis=0))
+    share = (matrix == 1).sum(axis=1) / n
+    return float(n * (share.sum() ** 2 - (share**2).sum()) / 2)
 
 
 def _group(name: str, members: Sequence[str], values: Sequence[str], matrix: Flags, why: str) -> Group:

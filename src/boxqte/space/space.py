@@ -193,7 +193,8 @@ class Space:
         from boxqte.space.inference import infer_attributes  # it needs the readers of tables, which take time to load
 
         found = infer_attributes(frame, **options)
-        return Inference(Space(found.attributes, label=found.label, sensitive=found.sensitive), found.decisions)
+        space = Space(found.attributes, label=found.label, sensitive=found.sensitive)
+        return Inference(space, found.decisions, found.notes)
 
 
 @dataclass(frozen=True)
@@ -202,6 +203,8 @@ class Inference:
 
     space: Space
     decisions: tuple[Decision, ...]
+    notes: tuple[str, ...] = ()
+    """What may be otherwise than it was decided, each in one line."""
 
     def to_frame(self) -> pd.DataFrame:
         """The decisions as a pandas table."""
@@ -214,7 +217,8 @@ class Inference:
         rows = [("attribute", "kind", "domain", "why")]
         rows += [(d.name, d.kind, d.domain, d.why) for d in self.decisions]
         widths = [max(len(row[i]) for row in rows) for i in range(3)]
-        return "\n".join("  ".join([*(cell.ljust(w) for cell, w in zip(row, widths)), row[3]]).rstrip() for row in rows)
+        lines = ["  ".join([*(cell.ljust(w) for cell, w in zip(row, widths)), row[3]]).rstrip() for row in rows]
+        return "\n".join([*lines, *self.notes])
 
 
 def read_space(space: object) -> Space:

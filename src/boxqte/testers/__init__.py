@@ -20,6 +20,7 @@ from boxqte.errors import EngineError
 if TYPE_CHECKING:
     import pandas as pd
 
+    from boxqte.models.decision import Threshold
     from boxqte.space.space import Space
     from boxqte.testers.blackbox import Input
     from boxqte.testers.findings import Findings
@@ -56,6 +57,7 @@ def find_idis(
     data: pd.DataFrame | None = None,
     progress: Callable[[Progress], None] | None = None,
     allow_pickle: bool = False,
+    threshold: Threshold | None = None,
 ) -> Findings:
     """Search for individual discriminatory inputs of any model: inputs that another sensitive value flips.
 
@@ -89,6 +91,8 @@ def find_idis(
         Called with a Progress now and then.
     allow_pickle
         Unpickle a scikit-learn file; only for files you trust.
+    threshold
+        The decision rule, in place of the model's own (`boxqte.load_model`); for a model that boxqte reads.
 
     Returns
     -------
@@ -120,7 +124,7 @@ def find_idis(
     bound = read_space(space)
     at = Coordinates(bound, sensitive)
     tester = make_tester(method, options, batch=batch, variant=variant)
-    box = BlackBox(model, bound, input=input, allow_pickle=allow_pickle)
+    box = BlackBox(model, bound, input=input, allow_pickle=allow_pickle, threshold=threshold)
     rows = (
         None if data is None else at.read(data if isinstance(data, pd.DataFrame) else table_of(data).frame.to_pandas())
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,9 +12,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from boxqte.errors import ModelError, SpaceError
+from boxqte.models.decision import Threshold
 from boxqte.models.ensemble import TreeEnsemble
 from boxqte.models.importers import ImportedModel, load_model
-from boxqte.questions.building import attribute_codes, match_columns
+from boxqte.questions.building import attribute_codes, feature_of, match_columns
+from boxqte.questions.decisions import attribute_groups
+from boxqte.space.attributes import Attribute
 from boxqte.space.space import Space
 from boxqte.testers.coordinates import Coordinates, FloatArray, IntArray
 
@@ -37,6 +41,8 @@ class BlackBox:
         attribute. A tree ensemble that boxqte reads always gets its own columns.
     allow_pickle
         Unpickle a scikit-learn file; only for files you trust.
+    threshold
+        The decision rule of a model that boxqte reads, in place of its own.
 
     Attributes
     ----------
@@ -44,7 +50,15 @@ class BlackBox:
         How often the function was called, and with how many rows in all.
     """
 
-    def __init__(self, model: Any, space: Space, *, input: Input = "matrix", allow_pickle: bool = False):
+    def __init__(
+        self,
+        model: Any,
+        space: Space,
+        *,
+        input: Input = "matrix",
+        allow_pickle: bool = False,
+        threshold: Threshold | None = None,
+    ):
         if input not in ("matrix", "frame"):
             raise ModelError(f"input: expected 'matrix' or 'frame', found {input!r}")
         self.space = space
@@ -54,11 +68,17 @@ class BlackBox:
         self.codes: dict[int, FloatArray] = {}
         self.input: Input = input
         library = type(model).__module__.partition(".")[0]
-        if isinstance(model, (str, Path, TreeEnsemble, ImportedModel)) or library in TREE_LIBRARIES:
-            imported = load_model(model, allow_pickle=allow_pickle)
+        read = isinstance(model, (str, Path, TreeEnsemble, ImportedModel)) or library in (*TREE_LIBRARIES, "sklearn")
+        if threshold is not None and not read:
+            raise ModelError(
+                f"threshold: {type(model).__name__} decides by itself; a threshold is for models boxqte reads"
+            )
+        if read and (library != "sklearn" or threshold is not None):
+            imported = load_model(model, allow_pickle=allow_pickle, threshold=threshold)
             self.input = "matrix"
             self._ask, self.codes = _tree_function(imported, space)
-            self.name = imported.source
+            rule = imported.ensemble.decision
+            self.name = imported.source if rule is None else f"{imported.source} ({rule.text()})"
         else:
             self._ask = _function(model, input, space)
             self.name = getattr(model, "__name__", None) or type(model).__name__
@@ -114,18 +134,50 @@ def _function(model: Any, input: Input, space: Space) -> Callable[[Any], Any]:
 
 def _tree_function(imported: ImportedModel, space: Space) -> tuple[Callable[[Any], Any], dict[int, FloatArray]]:
     ensemble = imported.ensemble
+    ensemble.require_classes()
     owner = match_columns(ensemble, space)
     start = np.cumsum([0] + [len(a.columns) for a in space])
     order = np.array([start[i] + j for i, j in owner])
     codes = {
-        i: _with_missing(attribute_codes(a, ensemble, owner.index((i, 0))))
+        i: _with_missing(attribute_codes(a, ensemble, feature_of(owner, i)))
         for i, a in enumerate(space)
         if not a.is_numeric
     }
     predict = imported.native or ensemble.predict
-    if (order == np.arange(len(order))).all():
+    for i, a in enumerate(space):
+        groups = attribute_groups(ensemble.decision, a)
+        if groups:
+            group = _group_function(a, codes.get(i), groups, slice(int(start[i]), int(start[i + 1])))
+            return partial(_with_group, predict, order, group), codes
+    if len(order) == start[-1] and (order == np.arange(len(order))).all():
         return predict, codes
     return lambda matrix: predict(matrix[:, order]), codes
+
+
+def _with_group(predict: Any, order: npt.NDArray[np.int64], group: Any, matrix: FloatArray) -> Any:
+    return predict(np.column_stack([matrix[:, order], group(matrix)]))
+
+
+def _group_function(
+    attribute: Attribute, codes: FloatArray | None, groups: Sequence[int], columns: slice
+) -> Callable[[FloatArray], FloatArray]:
+    """From rows of the space's columns to the numbers of their decision thresholds."""
+    if codes is None:
+        low, numbers = float(attribute.low), np.array(groups)
+
+        def of_integers(matrix: FloatArray) -> FloatArray:
+            column = matrix[:, columns][:, 0]
+            return numbers[np.where(np.isnan(column), -1, column - low).astype(np.int64)]
+
+        return of_integers
+    of_codes: dict[bytes, int] = {}
+    for row, group in zip(codes, groups):
+        if of_codes.setdefault(row.tobytes(), group) != group:
+            raise SpaceError(
+                f"threshold: two values of '{attribute.name}' with different thresholds have the same codes, so a tester "
+                "cannot tell them apart"
+            )
+    return lambda matrix: np.array([of_codes[row.tobytes()] for row in np.ascontiguousarray(matrix[:, columns])])
 
 
 def _plain_codes(space: Space) -> dict[int, FloatArray]:

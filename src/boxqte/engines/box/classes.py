@@ -155,7 +155,7 @@ class ClassWorker:
         kappa = float(grid.property.kappa)
         step = self.decider.step
         if grid.ensemble.link == "mean":
-            whole = float(grid.unit) * grid.ensemble.n_trees / step
+            whole = float(grid.unit / grid.ensemble.factor) / step
             sure = least[np.arange(n), top] / whole > kappa * (1 + FLOAT_MARGIN)
             return sure & one_class, most.max(axis=1) / whole < kappa * (1 - FLOAT_MARGIN)
         scaled = np.clip(lead * (step * float(grid.ensemble.factor / grid.unit)), -700.0, 700.0)

@@ -32,7 +32,7 @@ class Drawer:
         """counts[i] draws from boxes[i], the k-th of all into row place[k]; which boxes it drew from.
 
         `cells` gets the cells of x on the problem's axes, but for the sensitive ones: `combination` has the combination
-        (a row of `sensitive_classes`) of x and that of x', or -1 if an x' has still to be found.
+        (a row of `Problem.combinations`) of x and that of x', or -1 if an x' has still to be found.
         """
         drawn: npt.NDArray[np.bool_] = self.core.draw(boxes, counts, seed, place, cells, combination).astype(bool)
         return drawn

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from boxqte import _core
 from boxqte.engines.box.inside import LEVELS
-from boxqte.engines.box.problem import Problem, sensitive_classes
+from boxqte.engines.box.problem import Problem
 from boxqte.engines.protocol import POINT, BoxArray, Closed, FloatArray, Reply
 from boxqte.questions.grid import Grid, Partners
 
@@ -92,7 +92,7 @@ class ExchangeWorker:
         cells = {a: _first_cell(box[i]) for i, a in enumerate(self.problem.axis_ids)}
         sensitive = [a for a, s in zip(self.problem.axis_ids, self.problem.sensitive) if s]
         margins = []
-        class_cells, class_mass = sensitive_classes(self.problem)
+        class_cells, class_mass = self.problem.combinations
         for combination in class_cells.tolist():
             cells.update(zip(sensitive, combination))
             margins.append(exact_margin(self.problem, cells))
@@ -112,7 +112,6 @@ class ExchangeWorker:
                 kind = UNFAIR if (some_neg if t.conf_pos <= F else some_pos) else FAIR
             decided[kind] += mass * share
 
-
     def _seen(
         self, partners: Partners, cells: npt.NDArray[np.int32], margins: list[int]
     ) -> Iterator[tuple[list[int], list[int]]]:
@@ -131,7 +130,7 @@ def _related_kind(grid: Grid, F: int, low: list[int], high: list[int]) -> int:
     if t.conf_neg < F < t.conf_pos:
         return LOW
     if gap:
-        return UNFAIR if any(F - G >= gap for G in low) or any(G - F >= gap for G in high) else FAIR
+        return UNFAIR if any(gap <= F - G for G in low) or any(gap <= G - F for G in high) else FAIR
     found = any(t.neg >= G for G in low) if t.conf_pos <= F else any(t.pos <= G for G in high)
     return UNFAIR if found else FAIR
 

@@ -14,7 +14,7 @@ from boxqte.engines.box import classes, exchange_worker, window_worker
 from boxqte.engines.box.driver import Worker
 from boxqte.engines.box.inside import Inside
 from boxqte.engines.box.options import BoxOptions
-from boxqte.engines.box.problem import Problem, compile_problem, sensitive_classes
+from boxqte.engines.box.problem import Problem, compile_problem
 from boxqte.engines.protocol import BoxArray, FloatArray, Limits
 from boxqte.errors import EngineError
 from boxqte.questions.class_grid import ClassGrid
@@ -55,7 +55,7 @@ def _exchange(grid: Grid, options: BoxOptions, limits: Limits, notes: bool, root
     p = compile_problem(grid)
     start = exchange_worker.root_boxes(p) if roots is None else roots(p)
     room = (limits.memory_limit or half_of_memory()) // (8 * limits.workers)
-    n_classes = len(sensitive_classes(p)[1])
+    n_classes = len(p.combinations[1])
 
     def make_worker() -> exchange_worker.ExchangeWorker:
         return exchange_worker.ExchangeWorker(
@@ -112,4 +112,4 @@ def rounding_bound(problem: Problem | classes.ClassProblem) -> Fraction:
         return classes.class_rounding_bound(problem)
     if problem.grid.has_tolerance:
         return window_worker.rounding_bound(problem)
-    return exchange_worker.rounding_bound(problem, len(sensitive_classes(problem)[1]))
+    return exchange_worker.rounding_bound(problem, len(problem.combinations[1]))

@@ -20,6 +20,7 @@ from boxqte.questions.grid import AnyGrid, Grid, Thresholds
 
 BITS = 61  # sums of margins and thresholds stay below 2**BITS in magnitude
 MAX_CLASSES = 1 << 16
+IMPLIED_WORDS = 1 << 18  # of masks that are compared at a time
 ROLE_FIXED, ROLE_MOVING, ROLE_SENSITIVE = 0, 1, 2  # as Role in src/core/problem.hpp
 
 
@@ -87,6 +88,11 @@ class Problem:
         """The same for the C++ core."""
         return _core_problem(self)
 
+    @cached_property
+    def combinations(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
+        """Every combination of cells of the sensitive axes (that some tree cuts), and its mass."""
+        return _combinations(self)
+
     def cells_of(self, axis: int) -> tuple[Cell, ...]:
         """What the bits of a box mean on one of its axes."""
         return self.grid.axes[self.axis_ids[axis]].cells
@@ -105,10 +111,8 @@ def compile_problem(grid: Grid) -> Problem:
     start = np.searchsorted(axis, np.arange(len(used) + 1)).astype(np.int32)
     n_cells = np.array([grid.axes[a].n_cells for a in used], np.int32)
     words = max(1, math.ceil(int(n_cells.max(initial=1)) / 64))
-    mask_words = np.array(
-        [[mask >> (64 * w) & (2**64 - 1) for w in range(words)] for mask in masks], np.uint64
-    ).reshape(-1, words)
-    implied, implied_at = _implications(masks, start, n_cells)
+    mask_words = np.array([_words(mask, words) for mask in masks], np.uint64).reshape(-1, words)
+    implied, implied_at = _implications(mask_words, start, n_cells)
     # On a chain every cut is a prefix of the cells (bit 0 is always set): the ordinary case of thresholds.
     chain = np.array([all(m & (m + 1) == 0 for m in masks[start[a] : start[a + 1]]) for a in range(len(used))], bool)
     prefix = np.array([m.bit_count() for m in masks], np.int32)
@@ -147,8 +151,7 @@ def used_axes(grid: AnyGrid) -> list[int]:
     return sorted({cut.axis for cut in grid.cuts})
 
 
-def sensitive_classes(problem: Problem) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
-    """Every combination of cells of the sensitive axes (that some tree cuts), and its mass."""
+def _combinations(problem: Problem) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
     ids = [a for a, s in zip(problem.axis_ids, problem.sensitive) if s]
     count = math.prod(problem.grid.axes[a].n_cells for a in ids)
     if count > MAX_CLASSES:
@@ -181,7 +184,7 @@ def _core_problem(problem: Problem) -> _core.Problem:
     role = [ROLE_SENSITIVE if a.sensitive else ROLE_MOVING if a.moves else ROLE_FIXED for a in axes]
     # With a tolerance the sensitive attributes stay axes of the trees; without one, each combination is a class.
     no_cells: npt.NDArray[np.int32] = np.zeros((0, 0), np.int32)
-    cells, mass = (no_cells, np.zeros(0)) if grid.has_tolerance else sensitive_classes(problem)
+    cells, mass = (no_cells, np.zeros(0)) if grid.has_tolerance else problem.combinations
     sensitive = np.flatnonzero(problem.sensitive) if not grid.has_tolerance else np.zeros(0, np.int64)
     return _core.Problem(
         cut_axis=cuts.axis,
@@ -249,6 +252,10 @@ def _partners(problem: Problem, cells: npt.NDArray[np.int32]) -> dict[str, Any]:
     }
 
 
+def _words(mask: int, n: int) -> list[int]:
+    return [mask >> (64 * w) & (2**64 - 1) for w in range(n)]
+
+
 def _padded(rows: Sequence[Any], width: int, dtype: type) -> npt.NDArray[Any]:
     out: npt.NDArray[Any] = np.zeros((len(rows), width), dtype)
     for i, row in enumerate(rows):
@@ -257,22 +264,22 @@ def _padded(rows: Sequence[Any], width: int, dtype: type) -> npt.NDArray[Any]:
 
 
 def _implications(
-    masks: list[int], start: npt.NDArray[np.int32], n_cells: npt.NDArray[np.int32]
+    masks: npt.NDArray[np.uint64], start: npt.NDArray[np.int32], n_cells: npt.NDArray[np.int32]
 ) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int64]]:
     """What taking a cut to one side says about the other cuts of its axis."""
-    rows: list[list[int]] = []
-    at = []
-    size = 0
-    for a in range(len(n_cells)):
-        full = (1 << int(n_cells[a])) - 1
-        mine = masks[start[a] : start[a + 1]]
-        for mask in mine:
-            at.append(size)
-            for inside in (full & ~mask, mask):
-                rows.append([1 if not inside & ~other else 0 if not inside & other else -1 for other in mine])
-                size += len(mine)
-    flat = np.array(list(itertools.chain.from_iterable(rows)), np.int8)
-    return flat if len(flat) else np.zeros(1, np.int8), np.array(at, np.int64)
+    size = np.diff(start)
+    implied = np.full(max(2 * int(size @ size), 1), -1, np.int8)
+    at = np.concatenate([[0], 2 * np.repeat(size, size).cumsum()[:-1]]).astype(np.int64)[: len(masks)]
+    for first, end, n in zip(start.tolist(), start[1:].tolist(), n_cells.tolist()):
+        mine = masks[first:end]
+        full = np.array(_words((1 << n) - 1, masks.shape[1]), np.uint64)
+        sides = np.stack([full & ~mine, mine], axis=1)
+        rows = max(IMPLIED_WORDS // max(mine.size, 1), 1)
+        for row in range(0, len(mine), rows):
+            inside = sides[row : row + rows, :, None]
+            found = np.where((inside & mine).any(-1), np.where((inside & ~mine).any(-1), -1, 1), 0)
+            implied[at[first + row] :][: found.size] = found.reshape(-1)
+    return implied, at
 
 
 def into_64_bits(grid: Grid) -> tuple[npt.NDArray[np.int64], int, Thresholds, int, int, int]:
@@ -317,13 +324,14 @@ def wrapped(value: int) -> int:
 def _largest_sum(grid: Grid) -> int:
     """A bound on |F|: the largest leaf of every tree, added up."""
     total = abs(grid.base)
+    yes, no, leaf = grid.yes.tolist(), grid.no.tolist(), grid.leaf.tolist()
     for root in grid.roots.tolist():
         stack, largest = [root], 0
         while stack:
             node = stack.pop()
-            if grid.cut[node] < 0:
-                largest = max(largest, abs(grid.values[grid.leaf[node]]))
+            if leaf[node] >= 0:
+                largest = max(largest, abs(grid.values[leaf[node]]))
             else:
-                stack += [int(grid.yes[node]), int(grid.no[node])]
+                stack += [yes[node], no[node]]
         total += largest
     return total

@@ -42,6 +42,8 @@ def smtlib(grid: Grid, formula: FormulaName = "unfair") -> str:
         "not-kappa": "Phi_not_kappa: inputs with confidence at most kappa, or without a class",
     }
     lines = [f"; {titles[formula]}", f"; {comment(str(grid.property))}", "(set-logic QF_LIRA)"]
+    if grid.ensemble.decision is not None:
+        lines.insert(2, f"; {comment(grid.ensemble.decision.text())}")
     lines += [*input_lines(grid, ""), *tree_lines(grid, "")]
     if formula == "unfair":
         lines += [*input_lines(grid, PRIME), *tree_lines(grid, PRIME)]

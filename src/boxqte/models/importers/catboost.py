@@ -15,7 +15,7 @@ import importlib.util
 import math
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,16 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.errors import ModelError
-from boxqte.exact import shown
+from boxqte.exact import fraction, shown
+from boxqte.models.categories import HashedCategories, text_hash
+from boxqte.models.decision import DecisionRule
 from boxqte.models.ensemble import EnsembleBuilder, Link, Missing, Test, TreeEnsemble
 from boxqte.models.importers import ImportedModel
+from boxqte.models.importers.catboost_cbm import exported_cbm
+from boxqte.models.importers.catboost_ctr import Statistic, Unread, read_statistics
+from boxqte.models.importers.rounds import Trees, rounds_used
 from boxqte.models.importers.structure import (
+    ANY_MODEL,
     MAX_FEATURES,
     MAX_NODES,
     check_distinct,
@@ -43,10 +49,16 @@ from boxqte.models.importers.structure import (
 
 FloatArray = npt.NDArray[np.float64]
 
+CBM = b"CBM1"
 MAX_TREE_DEPTH = 16  # CatBoost's own limit; a deeper oblivious tree would be written out as 2^depth leaves
 NAN_GOES_LEFT = {"AsIs": True, "AsFalse": True, "AsTrue": False}  # a comparison with NaN is false: not above the border
 LINKS: dict[str, Link] = {"Logloss": "sigmoid", "CrossEntropy": "sigmoid", "MultiClass": "softmax"}
-HOW_TO_EXPORT = "export with save_model(path, format='json', pool=<training pool>) and load that file"
+VALUE_LINKS: dict[str, Link] = {
+    "RMSE": "identity", "MAE": "identity", "Quantile": "identity", "Huber": "identity", "Expectile": "identity",
+    "Lq": "identity", "MAPE": "identity", "LogCosh": "identity", "YetiRank": "identity", "PairLogit": "identity",
+    "QueryRMSE": "identity", "Poisson": "exp", "Tweedie": "exp",
+}  # fmt: skip
+MAX_CELLS = 50_000_000  # categories times borders: a set a split
 
 
 @dataclass(frozen=True)
@@ -56,8 +68,9 @@ class Split:
     column: int
     test: Test
     border: float
-    code: int
+    codes: tuple[int, ...]
     nan_goes_left: bool
+    """So do categories that the model does not know, at a set."""
 
 
 @dataclass(frozen=True)
@@ -68,53 +81,82 @@ class Features:
     splits: tuple[tuple[str, Split | str], ...]
     """Per `split_index` how a tree writes the split, and the split itself, or why it cannot be read."""
     categorical: tuple[int, ...]
-    categories: Mapping[int, tuple[str, ...]]
+    categories: Mapping[int, tuple[Any, ...]]
+    known_codes: Mapping[int, frozenset[int]]
+    """The codes of the features with target statistics, where an unknown category may go to either side."""
+    loss: str = ""
 
 
 def recognises(source: object) -> bool:
     """A live CatBoost model, or a file that opens like its JSON export."""
     if isinstance(source, Path):
         head = read_bytes(source, 4096)
-        return head.lstrip().startswith(b"{") and any(
-            key in head for key in (b'"features_info"', b'"oblivious_trees"', b'"ctr_data"', b'"catboost_version_info"')
+        return head.startswith(CBM) or (
+            head.lstrip().startswith(b"{")
+            and any(
+                key in head
+                for key in (b'"features_info"', b'"oblivious_trees"', b'"ctr_data"', b'"catboost_version_info"')
+            )
         )
     return any(c.__name__ == "CatBoost" and c.__module__.partition(".")[0] == "catboost" for c in type(source).__mro__)
 
 
-def load(source: Any, *, allow_pickle: bool) -> ImportedModel:
-    """Read a JSON export or a fitted model."""
+def load(source: Any, *, allow_pickle: bool, trees: Trees | None = None) -> ImportedModel:
+    """Read a JSON export, a .cbm file (which CatBoost itself makes JSON of) or a fitted model."""
     if isinstance(source, Path):
         name, data = str(source), read_bytes(source)
-        ensemble, features = parse(data, name)
+        if data.startswith(CBM):
+            data = exported_cbm(source)
+        ensemble, features, held = parse(data, name, trees)
         installed = importlib.util.find_spec("catboost") is not None
-        return ImportedModel(ensemble, name, _native(lambda: _model_from(data), features) if installed else None)
+        return _imported(ensemble, name, features, (lambda: _model_from(data)) if installed else None, held)
     name = type_name(source)
-    ensemble, features = parse(_exported(source, name), name)
-    return ImportedModel(ensemble, name, _native(lambda: source, features))
+    best = getattr(source, "best_iteration_", None)
+    ensemble, features, held = parse(_exported(source, name), name, trees, None if best is None else best + 1)
+    return _imported(ensemble, name, features, lambda: source, held)
 
 
-def parse(data: bytes, name: str) -> tuple[TreeEnsemble, Features]:
-    """The ensemble that a JSON export describes; `name` opens every error message."""
+def _imported(
+    ensemble: TreeEnsemble, name: str, features: Features, model: Callable[[], Any] | None, held: int | None
+) -> ImportedModel:
+    if ensemble.predicts_classes:
+        asked = {} if model is None else _native(model, features, ensemble.n_trees)
+        return ImportedModel(ensemble, name, **asked, trees_in_file=held)
+    values = model and _values(model, features, ensemble.link, ensemble.n_trees)
+    return ImportedModel(ensemble, name, values=values, objective=features.loss, trees_in_file=held)
+
+
+def parse(
+    data: bytes, name: str, trees: Trees | None = None, best: int | None = None
+) -> tuple[TreeEnsemble, Features, int | None]:
+    """The ensemble that a JSON export describes, its features, and how many trees it has if not all of them count.
+
+    `name` opens every error message.
+    """
     document = parsed_json(data, name)
     where = f"{name}: "
     if not isinstance(document, dict):
         raise ModelError(f"{where}expected an object, found {shown(document)}")
-    features = _features(_inside(document, "features_info", dict, where), f"{where}features_info")
-    link, classes = _classes(_inside(document, "model_info", dict, where), f"{where}model_info")
-    outputs = 1 if link == "sigmoid" else len(classes)
+    info = _inside(document, "features_info", dict, where)
+    features = _features(info, read_statistics(info, document, f"{where}features_info"), f"{where}features_info")
+    link, classes, loss = _classes(_inside(document, "model_info", dict, where), f"{where}model_info")
+    features = replace(features, loss=loss)
+    outputs = len(classes) if link == "softmax" else 1
     scale, base = _scale_and_bias(_inside(document, "scale_and_bias", list, where), outputs, f"{where}scale_and_bias")
     builder = EnsembleBuilder()
     nodes = 0
     key, add = ("trees", _add_nested) if "trees" in document else ("oblivious_trees", _add_oblivious)
     if key == "trees" and document.get("oblivious_trees"):
         raise ModelError(f"{where}trees: given beside oblivious_trees; a model has one of them")
-    trees = _inside(document, key, list, where)
-    if not trees:
+    written = _inside(document, key, list, where)
+    if not written:
         raise ModelError(f"{where}{key}: the model has no trees")
-    for index, tree in enumerate(trees):
+    used = rounds_used(trees, range(len(written) + 1), best, len(written), where)
+    for index, tree in enumerate(written[:used]):
         nodes += add(builder, tree, f"{where}{key}[{index}]", features, outputs)
         if nodes > MAX_NODES:
             raise ModelError(f"{where}{key}: have more than {MAX_NODES} nodes")
+    rule = _decision(document["model_info"], f"{where}model_info") if link == "sigmoid" else None
     ensemble = builder.build(
         library="catboost",
         feature_names=features.names,
@@ -122,20 +164,23 @@ def parse(data: bytes, name: str) -> tuple[TreeEnsemble, Features]:
         link=link,
         classes=classes,
         scale=scale,
+        decides_on="probability" if link == "exp" else "margin",
         categories=features.categories,
+        known_codes=features.known_codes,
     )
-    return ensemble, features
+    return replace(ensemble, decision=rule), features, len(written) if used < len(written) else None
 
 
-def _features(info: Mapping[str, Any], where: str) -> Features:
+def _features(info: Mapping[str, Any], statistics: list[Statistic | Unread], where: str) -> Features:
     """Columns and distinct splits: `split_index` counts all borders, then all one-hot values, then target statistics.
 
     The export's one table of category values is shared by all categorical features, so each of them gets the whole
-    table as its codebook: every value the user has gets a code, and no split asks for a value of another feature.
+    table as its codebook: every value the user has gets a code, and no split asks for a value of another feature. An
+    export without that table (a live model, a .cbm file) knows its categories by their hashes.
     """
     for key, what in (("text_features", "text"), ("embedding_features", "embedding")):
         if info.get(key):
-            raise ModelError(f"{where}.{key}: {what} features are not supported")
+            raise ModelError(f"{where}.{key}: {what} features are not supported; {ANY_MODEL}")
     names: dict[int, str] = {}
     splits: list[tuple[str, Split | str]] = []
     floats = _entries(info, "float_features", where)
@@ -146,32 +191,81 @@ def _features(info: Mapping[str, Any], where: str) -> Features:
         if treatment not in NAN_GOES_LEFT:
             raise ModelError(f"{here}.nan_value_treatment: {shown(treatment)}, accepted are {', '.join(NAN_GOES_LEFT)}")
         for border in _borders(get(entry, "borders", list, here), f"{here}.borders"):
-            split = Split(column, Test.AT_MOST_F32, border, -1, NAN_GOES_LEFT[treatment])
+            split = Split(column, Test.AT_MOST_F32, border, (), NAN_GOES_LEFT[treatment])
             splits.append((_written("FloatFeature", at, border), split))
-    values = _hashed_values(info, where)
-    codebook = tuple(sorted(values.values()))
-    code_of = {value: code for code, value in enumerate(codebook)}
-    check_distinct(codebook, f"{where}.cat_features_hash: value")
-    categorical = []
+    columns: list[int] = []
+    asked: list[list[int]] = []
     for at, entry in enumerate(_entries(info, "categorical_features", where)):
         here = f"{where}.categorical_features[{at}]"
-        column = _column(entry, at, names, here)
-        categorical.append(column)
-        hashes = numbers(entry.get("values") or [], f"{here}.values", None, np.int32).tolist()
-        check_distinct(hashes, f"{here}.values:")
-        for h in hashes:
-            written = _written("OneHotFeature", at, h)
-            if h in values:
-                splits.append((written, Split(column, Test.IN_SET, 0.0, code_of[values[h]], False)))
-            else:
-                splits.append((written, f"the value with hash {h} of '{names[column]}' is not in cat_features_hash"))
+        columns.append(_column(entry, at, names, here))
+        asked.append(numbers(entry.get("values") or [], f"{here}.values", None, np.int32).tolist())
+        check_distinct(asked[-1], f"{here}.values:")
+    hashes, categories = _codebooks(info, columns, asked, statistics, where)
+    for at, column in enumerate(columns):
+        for h in asked[at]:
+            codes = tuple(code for code, known in enumerate(hashes[column]) if known == h)
+            splits.append((_written("OneHotFeature", at, h), Split(column, Test.IN_SET, 0.0, codes, False)))
+    cells = 0
+    for statistic in statistics:
+        for border in statistic.borders:
+            cells += 0 if isinstance(statistic, Unread) else len(hashes[columns[statistic.feature]])
+            if cells > MAX_CELLS:
+                raise ModelError(f"{where}.ctrs: the target statistics divide more than {MAX_CELLS} categories")
+            split_of = (
+                _why(statistic, names, floats, columns)
+                if isinstance(statistic, Unread)
+                else _above(statistic, border, columns, hashes)
+            )
+            splits.append((_written("OnlineCtr", statistic.target_border, border), split_of))
     if sorted(names) != list(range(len(names))) or not names:
         raise ModelError(
             f"{where}: flat_feature_index: the features have {sorted(names)[:5]}..., expected 0, 1, 2, ..."
         )
     check_distinct((names[column] for column in sorted(names)), f"{where}: feature_id:")
-    categories = {column: codebook for column in categorical if codebook}
-    return Features(tuple(names[c] for c in range(len(names))), tuple(splits), tuple(categorical), categories)
+    counted = {columns[s.feature] for s in statistics if isinstance(s, Statistic)}
+    known_codes = {column: frozenset(range(len(hashes[column]))) for column in sorted(counted)}
+    ordered = tuple(names[c] for c in range(len(names)))
+    return Features(ordered, tuple(splits), tuple(columns), categories, known_codes)
+
+
+def _codebooks(
+    info: Mapping[str, Any],
+    columns: list[int],
+    asked: list[list[int]],
+    statistics: list[Statistic | Unread],
+    where: str,
+) -> tuple[dict[int, list[int]], dict[int, tuple[Any, ...]]]:
+    """Per categorical column the hash of each code, and the categories in code order: values, or else their hashes."""
+    values = _hashed_values(info, where)
+    check_distinct(sorted(values.values()), f"{where}.cat_features_hash: value")
+    needed = [set(hashes) for hashes in asked]
+    for statistic in statistics:
+        if isinstance(statistic, Statistic):
+            if statistic.feature >= len(columns):
+                raise ModelError(
+                    f"{where}.ctrs: cat_feature_index: {statistic.feature} is outside 0..{len(columns) - 1}"
+                )
+            needed[statistic.feature].update(statistic.table)
+    if all(h in values for hashes in needed for h in hashes):
+        by_value = sorted(values, key=lambda h: values[h])
+        codebook = tuple(values[h] for h in by_value)
+        return dict.fromkeys(columns, by_value), {c: codebook for c in columns if codebook}
+    known = {column: sorted(hashes) for column, hashes in zip(columns, needed)}
+    return known, {c: HashedCategories(h % 2**32 for h in hashes) for c, hashes in known.items() if hashes}
+
+
+def _why(statistic: Unread, names: Mapping[int, str], floats: list[Any], columns: list[int]) -> str:
+    """Why a statistic is not read, with the names of its features."""
+    flat = {"cat": columns, "float": [entry["flat_feature_index"] for entry in floats]}
+    of = [names[flat[kind][at]] if at < len(flat[kind]) else str(at) for kind, at in statistic.together]
+    return f"{' and '.join(map(shown, of))}: {statistic.why}" if of else statistic.why
+
+
+def _above(statistic: Statistic, border: float, columns: list[int], hashes: Mapping[int, list[int]]) -> Split:
+    """The categories whose statistic is above a border."""
+    column, table, otherwise = columns[statistic.feature], statistic.table, statistic.otherwise
+    codes = tuple(code for code, h in enumerate(hashes[column]) if table.get(h, otherwise) > border)
+    return Split(column, Test.IN_SET, 0.0, codes, otherwise > border)
 
 
 def _column(entry: Any, at: int, names: dict[int, str], where: str) -> int:
@@ -214,20 +308,20 @@ def _hashed_values(info: Mapping[str, Any], where: str) -> dict[int, str]:
     return values
 
 
-def _classes(info: Mapping[str, Any], where: str) -> tuple[Link, tuple[Any, ...]]:
-    """The link and the user's class labels in CatBoost's order."""
+def _classes(info: Mapping[str, Any], where: str) -> tuple[Link, tuple[Any, ...], str]:
+    """The link, the user's class labels in CatBoost's order (none where a number is predicted), and the loss."""
     parameters = info.get("params")
     if isinstance(parameters, str):
         parameters = parsed_json(parameters.encode(), f"{where}.params")
     loss = get(get(parameters, "loss_function", dict, f"{where}.params"), "type", str, f"{where}.params.loss_function")
+    if loss in VALUE_LINKS:
+        return VALUE_LINKS[loss], (), loss
     if loss not in LINKS:
         raise ModelError(
-            f"{where}.params.loss_function: {shown(loss)} is not supported; accepted are {', '.join(LINKS)}"
+            f"{where}.params.loss_function: {shown(loss)} is not supported; accepted are "
+            f"{', '.join([*LINKS, *VALUE_LINKS])}"
         )
     link = LINKS[loss]
-    threshold = info.get("binclass_probability_threshold", "0.5")
-    if link == "sigmoid" and real(threshold, f"{where}.binclass_probability_threshold") != 0.5:
-        raise ModelError(f"{where}.binclass_probability_threshold: {shown(threshold)}, accepted is 0.5")
     here = f"{where}.class_params"
     labels: list[Any] = []
     if link == "softmax" or info.get("class_params") is not None:
@@ -239,7 +333,16 @@ def _classes(info: Mapping[str, Any], where: str) -> tuple[Link, tuple[Any, ...]
     if len(labels) < 2 or (link == "sigmoid" and len(labels) != 2):
         expected = "2" if link == "sigmoid" else "at least 2"
         raise ModelError(f"{here}.class_names: has {len(labels)} entries, expected {expected} for {loss}")
-    return link, tuple(labels)
+    return link, tuple(labels), loss
+
+
+def _decision(info: Mapping[str, Any], where: str) -> DecisionRule | None:
+    """The model's own threshold: CatBoost takes its logit once and asks whether the margin is above it."""
+    field = f"{where}.binclass_probability_threshold"
+    level = real(info.get("binclass_probability_threshold", "0.5"), field)
+    if not 0 < level < 1:
+        raise ModelError(f"{field}: {shown(level)}, accepted are numbers between 0 and 1")
+    return None if level == 0.5 else DecisionRule(((None, fraction(level, ModelError, field)),), exclusive=True)
 
 
 def _scale_and_bias(pair: list[Any], outputs: int, where: str) -> tuple[Fraction, list[Fraction]]:
@@ -258,20 +361,16 @@ def _scale_and_bias(pair: list[Any], outputs: int, where: str) -> tuple[Fraction
 def _split(node: Any, features: Features, where: str) -> Split:
     """The split that a tree names. CatBoost itself reads only `split_index`; the rest of the entry has to agree."""
     kind = get(node, "split_type", str, where)
-    if kind == "OnlineCtr":
+    if kind not in ("FloatFeature", "OneHotFeature", "OnlineCtr"):
         raise ModelError(
-            f"{where}.split_type: 'OnlineCtr' (a target statistic of a category) is not supported; train with "
-            "one_hot_max_size at least the number of categories"
-        )
-    if kind not in ("FloatFeature", "OneHotFeature"):
-        raise ModelError(
-            f"{where}.split_type: {shown(kind)} is not supported; accepted are FloatFeature, OneHotFeature"
+            f"{where}.split_type: {shown(kind)} is not supported; accepted are FloatFeature, OneHotFeature, OnlineCtr"
         )
     index = integer(get(node, "split_index", int, where), f"{where}.split_index", 0, max(len(features.splits) - 1, 0))
     if not features.splits:
         raise ModelError(f"{where}.split_index: {index}, but features_info has no borders and no values")
-    if kind == "FloatFeature":
-        feature = integer(get(node, "float_feature_index", int, where), f"{where}.float_feature_index", 0, MAX_FEATURES)
+    if kind != "OneHotFeature":
+        key = "float_feature_index" if kind == "FloatFeature" else "ctr_target_border_idx"
+        feature = integer(get(node, key, int, where), f"{where}.{key}", 0, MAX_FEATURES)
         with np.errstate(over="ignore"):
             value = float(np.float32(real(get(node, "border", (int, float), where), f"{where}.border")))
     else:
@@ -282,7 +381,7 @@ def _split(node: Any, features: Features, where: str) -> Split:
     if written != expected:
         raise ModelError(f"{where}.split_index: {index} is {expected} in features_info, but the split is {written}")
     if isinstance(split, str):
-        raise ModelError(f"{where}.value: {split}; {HOW_TO_EXPORT}")
+        raise ModelError(f"{where}: {split}")
     return split
 
 
@@ -363,7 +462,7 @@ def _add(
         right=np.concatenate([np.where(asks_value, zero, one), none]),
         default_left=[*(split.nan_goes_left for split in splits), *[False] * leaves],
         missing=Missing.DEFAULT,
-        sets={node: [split.code] for node, split in enumerate(splits) if split.test == Test.IN_SET},
+        sets={node: split.codes for node, split in enumerate(splits) if split.test == Test.IN_SET},
         value=np.concatenate([np.zeros((len(splits), value.shape[1])), value]),
         node_id=np.concatenate([np.arange(len(splits)), leaf_numbers]),
         output=0 if value.shape[1] == 1 else -1,
@@ -389,21 +488,38 @@ def _model_from(data: bytes) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.json"  # CatBoost reads JSON from files only
         path.write_bytes(data)
-        return catboost.CatBoostClassifier().load_model(str(path), format="json")
+        return catboost.CatBoost().load_model(str(path), format="json")
 
 
-def _native(model: Callable[[], Any], features: Features) -> Callable[[FloatArray], npt.NDArray[np.int64]]:
-    """Class indices by CatBoost itself, which takes category values, not codes."""
+def _native(model: Callable[[], Any], features: Features, trees: int) -> dict[str, Any]:
+    """Class indices and probabilities by CatBoost itself, which takes category values, not codes."""
     ready: list[Any] = []
 
-    def classes(rows: FloatArray) -> npt.NDArray[np.int64]:
+    def predicted(rows: FloatArray, kind: str) -> npt.NDArray[Any]:
         if not ready:
             ready.append(model())
-        labels = np.asarray(ready[0].predict(_frame(rows, features), prediction_type="Class")).reshape(-1).tolist()
+        return np.asarray(ready[0].predict(_frame(rows, features), prediction_type=kind, ntree_end=trees))
+
+    def native(rows: FloatArray) -> npt.NDArray[np.int64]:
+        labels = predicted(rows, "Class").reshape(-1).tolist()
         index = {label: at for at, label in enumerate(ready[0].classes_.tolist())}
         return np.array([index[label] for label in labels], np.int64)
 
-    return classes
+    return {"native": native, "probability": lambda rows: predicted(rows, "Probability")}
+
+
+def _values(model: Callable[[], Any], features: Features, link: Link, trees: int) -> Callable[[FloatArray], FloatArray]:
+    """The number that CatBoost itself predicts."""
+    ready: list[Any] = []
+
+    def predict(rows: FloatArray) -> FloatArray:
+        if not ready:
+            ready.append(model())
+        kind = "Exponent" if link == "exp" else "RawFormulaVal"
+        found = ready[0].predict(_frame(rows, features), prediction_type=kind, ntree_end=trees)
+        return np.asarray(found, np.float64).reshape(-1)
+
+    return predict
 
 
 def _frame(rows: FloatArray, features: Features) -> Any:
@@ -414,13 +530,28 @@ def _frame(rows: FloatArray, features: Features) -> Any:
 
     columns: dict[str, Any] = {name: rows[:, at] for at, name in enumerate(features.names)}
     for column in features.categorical:
-        values = features.categories.get(column, ())
-        unknown = "unknown"
+        columns[features.names[column]] = _texts(rows[:, column].tolist(), features.categories.get(column, ()))
+    return pd.DataFrame(columns)
+
+
+def _texts(codes: list[float], values: tuple[Any, ...]) -> list[str]:
+    """The categories behind codes."""
+    known: Mapping[int, str] = dict(enumerate(values))
+    unknown = "unknown"
+    if isinstance(values, HashedCategories):
+        known = values.texts
+        while text_hash(unknown) in values.codes:
+            unknown += "_"
+    else:
         while unknown in values:
             unknown += "_"
-        codes = [math.trunc(x) if math.isfinite(x) else -1 for x in rows[:, column].tolist()]
-        columns[features.names[column]] = [values[c] if 0 <= c < len(values) else unknown for c in codes]
-    return pd.DataFrame(columns)
+    found = [math.trunc(x) if math.isfinite(x) else -1 for x in codes]
+    for code in found:
+        if 0 <= code < len(values) and code not in known:
+            raise ModelError(
+                f"the model knows category {code} by its hash {values[code]} only; ask with a space that names it"
+            )
+    return [known.get(code, unknown) if 0 <= code < len(values) else unknown for code in found]
 
 
 def _inside(document: Mapping[str, Any], key: str, kind: type, where: str) -> Any:

@@ -13,7 +13,7 @@ import importlib.util
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -26,12 +26,16 @@ from boxqte.errors import ModelError
 from boxqte.exact import shown
 from boxqte.models.ensemble import ZERO_BAND, EnsembleBuilder, Link, Missing, Test, TreeEnsemble
 from boxqte.models.importers import ImportedModel
+from boxqte.models.importers.lightgbm_dump import model_text
+from boxqte.models.importers.rounds import Trees, rounds_used
 from boxqte.models.importers.structure import (
+    ANY_MODEL,
     MAX_FEATURES,
     MAX_NODES,
     check_distinct,
     check_tree,
     integer,
+    parsed_json,
     read_bytes,
     type_name,
     within,
@@ -39,8 +43,15 @@ from boxqte.models.importers.structure import (
 
 FloatArray = npt.NDArray[np.float64]
 
+DUMP = (b'"num_tree_per_iteration"', b'"tree_info"', b'"max_feature_idx"')
 VERSIONS = ("v3", "v4")
-ACCEPTED = "accepted are 'binary', 'cross_entropy' and 'multiclass'"
+ACCEPTED = "accepted are 'binary', 'cross_entropy', 'multiclass', and objectives of regression and ranking"
+# What a predicted number makes of summed leaf values
+LINKS: dict[str, Link] = {
+    "regression": "identity", "regression_l1": "identity", "huber": "identity", "fair": "identity", "quantile": "identity",
+    "mape": "identity", "lambdarank": "identity", "rank_xendcg": "identity", "poisson": "exp", "gamma": "exp",
+    "tweedie": "exp",
+}  # fmt: skip
 HEADER = frozenset((
     "version", "num_class", "num_tree_per_iteration", "label_index", "max_feature_idx", "objective", "average_output",
     "feature_names", "monotone_constraints", "feature_infos", "tree_sizes",
@@ -58,78 +69,119 @@ CATEGORICAL_BIT, DEFAULT_LEFT_BIT, MISSING_SHIFT = 1, 2, 2
 MISSING_RULES = (Missing.AS_ZERO, Missing.WITH_ZERO, Missing.DEFAULT)  # LightGBM's None, Zero, NaN
 
 # int() and float() take more than LightGBM does: underscores, other scripts' digits, "infinity".
+LARGEST_F64 = float(np.finfo(np.float64).max)
 INTEGER = re.compile(r"-?[0-9]{1,10}")
 REAL = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]{1,5})?")
 
 
+SIGMOID = re.compile(r"(?m)^objective=binary sigmoid:(\S+)$")
+
+
 @dataclass(frozen=True)
 class Objective:
-    """What turns summed leaf values S into classes: p = sigmoid(scale * S), or the softmax of one scale * S a class."""
+    """What turns summed leaf values S into classes: p = sigmoid(scale * S), or the softmax of one scale * S a class.
+
+    Or into a number: scale * S itself, or its exponential; then `name` is the objective.
+    """
 
     link: Link
     outputs: int
     scale: Fraction
+    name: str = ""
+
+    @property
+    def classes(self) -> tuple[int, ...]:
+        return () if self.name else tuple(range(max(2, self.outputs)))
 
 
 def recognises(source: object) -> bool:
-    """A live LightGBM model, or a file that opens like its text format."""
+    """A live LightGBM model, or a file that opens like its text format or the JSON of dump_model."""
     if isinstance(source, Path):
-        return read_bytes(source, 6).startswith((b"tree\n", b"tree\r"))
+        head = read_bytes(source, 4096)
+        return head.startswith((b"tree\n", b"tree\r")) or (
+            head.lstrip().startswith(b"{") and any(key in head for key in DUMP)
+        )
     return _is_lightgbm(source, "Booster") or _is_lightgbm(source, "LGBMModel")
 
 
-def load(source: Any, *, allow_pickle: bool) -> ImportedModel:
-    """Read a text model file, a Booster or a fitted LGBMClassifier."""
+def load(source: Any, *, allow_pickle: bool, trees: Trees | None = None) -> ImportedModel:
+    """Read a text model file, the JSON of dump_model, a Booster or a fitted LGBMClassifier, LGBMRegressor or LGBMRanker."""
     if isinstance(source, Path):
         name = str(source)
-        text = _decoded(read_bytes(source), name)
-        ensemble = parse(text, name)
+        data = read_bytes(source)
+        text = model_text(parsed_json(data, name), name) if data.lstrip().startswith(b"{") else _decoded(data, name)
+        ensemble, held = parse(text, name, trees=trees)
         installed = importlib.util.find_spec("lightgbm") is not None
-        return ImportedModel(
-            ensemble, name, _native(lambda: _booster_from(_checked(text, name))) if installed else None
-        )
+        scores = _native(lambda: _booster_from(_checked(text, name)), ensemble) if installed else None
+        return _imported(ensemble, name, scores, text, held)
     name = type_name(source)
     booster, labels = source, None
     if not _is_lightgbm(source, "Booster"):
         booster, labels = _fitted(source, name)
-    text = booster.model_to_string()
-    ensemble = parse(text, name, labels)
+    text = booster.model_to_string(num_iteration=None if trees is None else -1)  # None is up to the best iteration
+    ensemble, held = parse(text, name, labels, trees, booster.best_iteration if booster.best_iteration > 0 else None)
     _check_sigmoid(booster, text, name)
-    held = booster.num_trees()
-    return ImportedModel(
-        ensemble, name, _native(lambda: booster), trees_in_file=held if held > ensemble.n_trees else None
-    )
+    all_trees = booster.num_trees()
+    held = all_trees if all_trees > ensemble.n_trees else held
+    model = _imported(ensemble, name, _native(lambda: booster, ensemble), text, held)
+    if not hasattr(source, "decision_function"):  # since LightGBM 4.7
+        return model
+    written = SIGMOID.search(text)
+    unit = Fraction(written[1]) if written else Fraction(1)
+    return replace(model, margin=_native(lambda: booster, ensemble, raw_score=True), margin_unit=unit)
 
 
-def parse(text: str, name: str, labels: Sequence[Any] | None = None) -> TreeEnsemble:
-    """The ensemble that a model text describes; `name` opens every error message."""
-    header, trees, tail = _sections(text, name)
+def _imported(
+    ensemble: TreeEnsemble, name: str, scores: Callable[[FloatArray], FloatArray] | None, text: str, held: int | None
+) -> ImportedModel:
+    """The model with LightGBM's own prediction."""
+    if not ensemble.predicts_classes:
+        objective = text.partition("\nobjective=")[2].partition("\n")[0]
+        return ImportedModel(ensemble, name, values=scores, trees_in_file=held, objective=objective)
+    return ImportedModel(ensemble, name, **_asked(scores), trees_in_file=held)
+
+
+def parse(
+    text: str,
+    name: str,
+    labels: Sequence[Any] | None = None,
+    trees: Trees | None = None,
+    best: int | None = None,
+) -> tuple[TreeEnsemble, int | None]:
+    """The ensemble that a model text describes, and how many trees it has if not all count; `name` opens every error."""
+    header, blocks, tail = _sections(text, name)
     where = f"{name}: "
+    per_round = _integer(header, "num_tree_per_iteration", where, 1, MAX_FEATURES)
+    ends = range(0, len(blocks) + 1, per_round)
+    used = ends[rounds_used(trees, ends, best, len(ends) - 1, where)]
+    held = len(blocks) if trees is not None and used < len(blocks) else None
+    blocks = blocks if held is None else blocks[:used]
     columns = _integer(header, "max_feature_idx", where, 0, MAX_FEATURES - 1) + 1
     names = _words(header, "feature_names", where, columns)
     check_distinct(names, f"{where}feature_names:")
     infos = _words(header, "feature_infos", where, columns)
-    objective = _objective(header, where, len(trees))
-    classes = tuple(range(max(2, objective.outputs))) if labels is None else tuple(labels)
-    if len(classes) != max(2, objective.outputs):
-        raise ModelError(f"{where}classes_: has {len(classes)} entries, expected {max(2, objective.outputs)}")
+    objective = _objective(header, where, len(blocks))
+    classes = objective.classes if labels is None else tuple(labels)
+    if len(classes) != len(objective.classes):
+        raise ModelError(f"{where}classes_: has {len(classes)} entries, expected {len(objective.classes)}")
     builder = EnsembleBuilder()
     codes: dict[int, set[int]] = {}
     nodes = 0
-    for index, fields in enumerate(trees):
+    for index, fields in enumerate(blocks):
         nodes += _add_tree(builder, fields, f"{where}Tree={index}.", columns, index % objective.outputs, codes)
         if nodes > MAX_NODES:
             raise ModelError(f"{where}num_leaves: the trees have more than {MAX_NODES} nodes")
-    return builder.build(
+    ensemble = builder.build(
         library="lightgbm",
         feature_names=names,
         base=[Fraction(0)] * objective.outputs,
         link=objective.link,
         classes=classes,
         scale=objective.scale,
-        decides_on="probability",
+        decides_on="margin" if objective.link == "identity" else "probability",
         categories=_categories(tail, infos, codes, where),
     )
+    return ensemble, held
 
 
 def _sections(text: str, name: str) -> tuple[dict[str, str], list[dict[str, str]], list[str]]:
@@ -189,7 +241,7 @@ def _fields(lines: list[str], known: frozenset[str], where: str) -> dict[str, st
 def _objective(header: Mapping[str, str], where: str, n_trees: int) -> Objective:
     """The link, and the scale of the margin: sigmoid's own parameter, and 1/m if m trees are averaged (rf)."""
     if "objective" not in header:
-        raise ModelError(f"{where}objective: missing, as for a custom objective; {ACCEPTED}")
+        raise ModelError(f"{where}objective: missing, as for a custom objective; {ACCEPTED}; {ANY_MODEL}")
     kind, *rest = header["objective"].split(" ")
     per_iteration = _integer(header, "num_tree_per_iteration", where, 1, MAX_FEATURES)
     num_class = _integer(header, "num_class", where, 1, MAX_FEATURES)
@@ -210,11 +262,20 @@ def _objective(header: Mapping[str, str], where: str, n_trees: int) -> Objective
         link = "softmax"
         if _integers(value, f"{where}objective.num_class", 1)[0] != num_class or num_class < 2:
             raise ModelError(f"{where}objective.num_class: {shown(value)}, but num_class is {num_class}")
+    elif kind in LINKS:
+        link = LINKS[kind]
+        if rest:
+            why = (
+                "squares the sum of the trees (reg_sqrt=True)" if rest == ["sqrt"] else f"is not read, only '{kind}' is"
+            )
+            raise ModelError(f"{where}objective: {shown(header['objective'])} {why}")
     elif kind == "multiclassova":
-        raise ModelError(f"{where}objective: 'multiclassova' scores each class by its own sigmoid; {ACCEPTED}")
+        raise ModelError(
+            f"{where}objective: 'multiclassova' scores each class by its own sigmoid; {ACCEPTED}; {ANY_MODEL}"
+        )
     elif kind != "cross_entropy":
-        raise ModelError(f"{where}objective: {shown(kind)} does not predict classes; {ACCEPTED}")
-    if link == "sigmoid" and num_class != 1:
+        raise ModelError(f"{where}objective: {shown(kind)} is not read; {ACCEPTED}")
+    if link != "softmax" and num_class != 1:
         raise ModelError(f"{where}num_class: {num_class}, but objective '{kind}' has 1")
     if per_iteration != num_class:
         raise ModelError(f"{where}num_tree_per_iteration: {per_iteration}, but num_class is {num_class}")
@@ -222,7 +283,7 @@ def _objective(header: Mapping[str, str], where: str, n_trees: int) -> Objective
         raise ModelError(f"{where}num_tree_per_iteration: {per_iteration} does not divide the {n_trees} trees")
     if "average_output" in header:
         scale /= n_trees // per_iteration
-    return Objective(link, num_class, scale)
+    return Objective(link, num_class, scale, kind if kind in LINKS else "")
 
 
 def _add_tree(
@@ -235,7 +296,7 @@ def _add_tree(
 ) -> int:
     """Add one tree: splits are nodes 0..n-2 as in the file, leaf j is node n-1+j. Returns the number of nodes."""
     if "is_linear" in fields and _integer(fields, "is_linear", where, 0, 1):
-        raise ModelError(f"{where}is_linear: 1; a linear tree has no constant leaves and is not supported")
+        raise ModelError(f"{where}is_linear: 1; a linear tree has no constant leaves and is not supported; {ANY_MODEL}")
     leaves = _integer(fields, "num_leaves", where, 1, MAX_NODES)
     splits = leaves - 1
     value = _reals(_field(fields, "leaf_value", where), f"{where}leaf_value", leaves)
@@ -246,7 +307,8 @@ def _add_tree(
         return 1
     feature = _integers(_field(fields, "split_feature", where), f"{where}split_feature", splits)
     within(feature, f"{where}split_feature", 0, columns - 1)
-    threshold = _reals(_field(fields, "threshold", where), f"{where}threshold", splits)
+    # Infinity parts what is missing from what is not; no domain holds an infinite value.
+    threshold = _reals(_field(fields, "threshold", where), f"{where}threshold", splits, infinity=LARGEST_F64)
     decision = _integers(_field(fields, "decision_type", where), f"{where}decision_type", splits)
     within(decision, f"{where}decision_type", 0, 11)  # bits: categorical, default left, missing type 0..2
     categorical = (decision & CATEGORICAL_BIT).astype(bool)
@@ -350,17 +412,36 @@ def _categories(
     return {column: tuple(values) for column, values in zip(columns, lists)}
 
 
-def _native(booster: Callable[[], Any]) -> Callable[[FloatArray], npt.NDArray[np.int64]]:
-    """Class indices by LightGBM itself; a probability of exactly 1/2 is class 0, as in LGBMClassifier.predict."""
+def _native(
+    booster: Callable[[], Any], ensemble: TreeEnsemble, *, raw_score: bool = False
+) -> Callable[[FloatArray], FloatArray]:
+    """Probabilities (or margins) by LightGBM itself: of class 1, or of every class if there are more than two."""
     ready: list[Any] = []
+    rounds = ensemble.n_trees // ensemble.n_outputs
 
-    def classes(rows: FloatArray) -> npt.NDArray[np.int64]:
+    def scores(rows: FloatArray) -> FloatArray:
         if not ready:
             ready.append(booster())
-        scores = np.asarray(ready[0].predict(np.ascontiguousarray(rows, np.float64)))
-        return (scores > 0.5).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1).astype(np.int64)
+        found = ready[0].predict(np.ascontiguousarray(rows, np.float64), raw_score=raw_score, num_iteration=rounds)
+        return np.asarray(found, np.float64)
 
-    return classes
+    return scores
+
+
+def _asked(scores: Callable[[FloatArray], FloatArray] | None) -> dict[str, Any]:
+    """Class indices and probabilities; one of exactly 1/2 is class 0, as in LGBMClassifier.predict."""
+    if scores is None:
+        return {}
+
+    def native(rows: FloatArray) -> npt.NDArray[np.int64]:
+        p = scores(rows)
+        return (p > 0.5).astype(np.int64) if p.ndim == 1 else p.argmax(axis=1).astype(np.int64)
+
+    def probability(rows: FloatArray) -> FloatArray:
+        p = scores(rows)
+        return np.column_stack([1.0 - p, p])
+
+    return {"native": native, "probability": probability}
 
 
 def _checked(text: str, name: str) -> str:
@@ -412,7 +493,7 @@ def _fitted(source: Any, name: str) -> tuple[Any, Sequence[Any] | None]:
 def _check_sigmoid(booster: Any, text: str, name: str) -> None:
     """LightGBM writes the sigmoid's parameter with six digits, but a booster may still compute with all of them."""
     given = (booster.params or {}).get("sigmoid")
-    written = re.search(r"(?m)^objective=binary sigmoid:(\S+)$", text)
+    written = SIGMOID.search(text)
     if given is not None and written is not None and float(given) != float(written[1]):
         raise ModelError(
             f"{name}: sigmoid: {shown(given)}, which LightGBM itself saves as {written[1]}; save the model and load the "
@@ -460,10 +541,11 @@ def _integers(text: str, where: str, count: int | None) -> npt.NDArray[np.int64]
     return np.array([int(word) for word in words], np.int64)
 
 
-def _reals(text: str, where: str, count: int) -> FloatArray:
-    """Blank-separated finite float64 numbers."""
+def _reals(text: str, where: str, count: int, infinity: float = np.nan) -> FloatArray:
+    """Blank-separated finite float64 numbers; `infinity` is what an infinite one is read as, if it may be there."""
     words = _split(text, where, count)
-    values = np.array([float(word) if REAL.fullmatch(word) else np.nan for word in words], np.float64)
+    read = [infinity if word == "inf" else float(word) if REAL.fullmatch(word) else np.nan for word in words]
+    values = np.array(read, np.float64)
     if not np.isfinite(values).all():
         at = int(np.flatnonzero(~np.isfinite(values))[0])
         raise ModelError(f"{where}[{at}]: expected a finite number, found {shown(words[at])}")

@@ -1,4 +1,5 @@
-"""scikit-learn: trees, forests, both kinds of gradient boosting, and pipelines that end in a model of any library.
+"""scikit-learn: trees, forests, both kinds of gradient boosting, wrappers of these (sklearn_wrappers.py), and pipelines that
+end in a model of any library; imbalanced-learn's estimators, which are scikit-learn's with resampling before `fit`.
 
 Trees and forests test float32(x) <= t with a float64 t, histogram gradient boosting x <= t in float64. `predict` of a
 forest compares the mean class fractions of its trees; both kinds of boosting add leaf values to a constant.
@@ -7,7 +8,7 @@ Files are pickles (joblib or not), read only with `allow_pickle`, and skops.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -19,17 +20,24 @@ import numpy.typing as npt
 from boxqte.errors import ModelError
 from boxqte.exact import shown
 from boxqte.models.encoders import from_transformer
-from boxqte.models.ensemble import EnsembleBuilder, FloatArray, Test
+from boxqte.models.ensemble import EnsembleBuilder, FloatArray, Link, Test, TreeEnsemble
 from boxqte.models.importers import ImportedModel, load_model
+from boxqte.models.importers.rounds import Trees
+from boxqte.models.importers.sklearn_decisions import read_calibrated, read_frozen, read_threshold
+from boxqte.models.importers.sklearn_estimator import classes_of, feature_names, fitted, native, responses, values
 from boxqte.models.importers.sklearn_pipeline import read_pipeline
-from boxqte.models.importers.structure import check_tree, finite, integer, numbers, real, within
+from boxqte.models.importers.sklearn_stages import cut_stages
+from boxqte.models.importers.sklearn_wrappers import IMBALANCED_WRAPPERS, NO_SUM_OF_TREES, WRAPPERS
+from boxqte.models.importers.structure import ANY_MODEL, check_tree, finite, integer, numbers, real, within
 from boxqte.models.importers.unpickle import looks_like_pickle, looks_like_skops, one_line, read_pickle, read_skops
-
-Native = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.int64]]
 
 OTHER_LIBRARIES = ("xgboost", "lightgbm", "catboost")  # whose classifiers may end a pipeline or lie in a pickle
 LARGEST_F32 = float(np.finfo(np.float32).max)
 LARGEST_F64 = float(np.finfo(np.float64).max)
+HIST_LINKS: dict[str, Link] = {
+    "HalfSquaredError": "identity", "AbsoluteError": "identity", "PinballLoss": "identity", "HalfPoissonLoss": "exp",
+    "HalfGammaLoss": "exp",
+}  # fmt: skip
 
 
 def recognises(source: object) -> bool:
@@ -39,14 +47,16 @@ def recognises(source: object) -> bool:
     return any(cls.__module__.partition(".")[0] == "sklearn" for cls in type(source).__mro__)
 
 
-def load(source: Any, *, allow_pickle: bool) -> ImportedModel:
+def load(source: Any, *, allow_pickle: bool, trees: Trees | None = None) -> ImportedModel:
     """Read a live estimator or pipeline, or a file that holds one."""
     if not isinstance(source, Path):
-        return _import(source)
+        return cut_stages(source, _import(source), trees, native)
     read = read_skops if looks_like_skops(source) else read_pickle
     model = read(source, allow_pickle=allow_pickle)
     try:
-        return replace(_import(model), source=str(source))
+        if type(model).__module__.partition(".")[0] in OTHER_LIBRARIES:
+            return replace(load_model(model, trees=trees), source=str(source))
+        return replace(cut_stages(model, _import(model), trees, native), source=str(source))
     except ModelError as error:
         raise ModelError(f"{source}: {error}") from error
 
@@ -56,16 +66,20 @@ def _import(model: Any) -> ImportedModel:
     try:
         if cls.__module__.partition(".")[0] in OTHER_LIBRARIES:
             return load_model(model)
-        if cls.__name__ in READERS and cls.__module__.startswith("sklearn."):
-            return READERS[cls.__name__](model, cls.__name__)
+        readers = {"sklearn": READERS, "imblearn": IMBALANCED}.get(cls.__module__.partition(".")[0], {})
+        if cls.__name__ in readers:
+            return readers[cls.__name__](model, cls.__name__)
     except ModelError:
         raise
     except Exception as error:
         # An object from a pickle can have any attribute missing or of any type; what its library makes of that is
         # beyond listing.
         raise ModelError(f"{cls.__name__}: malformed ({one_line(error)})") from error
-    accepted = ", ".join(READERS)
-    raise ModelError(f"{cls.__module__}.{cls.__qualname__} is not read; accepted are exactly {accepted}")
+    name = f"{cls.__module__}.{cls.__qualname__}"
+    if cls.__name__ in NO_SUM_OF_TREES and cls.__module__.startswith("sklearn."):
+        raise ModelError(f"{name} is not read: {NO_SUM_OF_TREES[cls.__name__]}; {ANY_MODEL}")
+    accepted = ", ".join([*READERS, *IMBALANCED])
+    raise ModelError(f"{name} is not read; accepted are exactly {accepted}; {ANY_MODEL}")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -73,20 +87,19 @@ def _import(model: Any) -> ImportedModel:
 
 
 def _read_forest(model: Any, where: str) -> ImportedModel:
-    classes, names = _classes(model, where), _feature_names(model, where)
-    if hasattr(model, "tree_"):
-        trees = [(model.tree_, f"{where}.tree_")]
-    else:
-        members = _fitted(model, "estimators_", where)
-        trees = [(member.tree_, f"{where}.estimators_[{t}].tree_") for t, member in enumerate(members)]
+    classes, names = classes_of(model, where), feature_names(model, where)
     binary = len(classes) == 2
-    builder = EnsembleBuilder()
-    for tree, here in trees:
+    builder, error = EnsembleBuilder(), 0.0
+    for tree, here in _trees_of(model, where):
         nodes, value, leaf = _nodes(tree, len(names), len(classes), here)
         _check_fractions(value, leaf, here)
+        second = _fraction_of_second(value) if binary else value
+        if binary:  # probabilities are made of the fractions themselves
+            apart = np.abs(np.stack([value[leaf, 1] - second[leaf], 1.0 - value[leaf, 0] - second[leaf]]))
+            error = max(error, 2 * float(apart.max()))
         builder.add_tree(
             **_tests(nodes, leaf, here),
-            value=_fraction_of_second(value) if binary else value,
+            value=second,
             output=0 if binary else -1,
         )
     ensemble = builder.build(
@@ -96,7 +109,33 @@ def _read_forest(model: Any, where: str) -> ImportedModel:
         link="mean",
         classes=classes,
     )
-    return ImportedModel(ensemble, where, _native(model, classes))
+    ensemble = replace(ensemble, leaf_error=error)
+    return ImportedModel(ensemble, where, native(model, classes), **responses(model))
+
+
+def _read_forest_regressor(model: Any, where: str) -> ImportedModel:
+    """The mean of the trees' values."""
+    names = feature_names(model, where)
+    if getattr(model, "n_outputs_", 1) != 1:
+        raise ModelError(f"{where}: predicts several targets at once; accepted is a model of one target")
+    trees = _trees_of(model, where)
+    builder = EnsembleBuilder()
+    for tree, here in trees:
+        nodes, value, leaf = _nodes(tree, len(names), 1, here)
+        finite(value[:, 0], f"{here}.value", only=leaf)
+        builder.add_tree(**_tests(nodes, leaf, here), value=value)
+    ensemble = builder.build(
+        library="sklearn", feature_names=names, base=[0], link="identity", classes=(), scale=Fraction(1, len(trees))
+    )
+    return ImportedModel(ensemble, where, values=values(model), objective=str(model.criterion))
+
+
+def _trees_of(model: Any, where: str) -> list[tuple[Any, str]]:
+    """The trees of a forest, or the one of a single tree, each with its name for errors."""
+    if hasattr(model, "tree_"):
+        return [(model.tree_, f"{where}.tree_")]
+    members = fitted(model, "estimators_", where)
+    return [(member.tree_, f"{where}.estimators_[{t}].tree_") for t, member in enumerate(members)]
 
 
 def _check_fractions(value: FloatArray, leaf: npt.NDArray[np.bool_], where: str) -> None:
@@ -161,24 +200,13 @@ def _tests(nodes: npt.NDArray[Any], leaf: npt.NDArray[np.bool_], where: str) -> 
 
 
 def _read_boosting(model: Any, where: str) -> ImportedModel:
-    members = np.asarray(_fitted(model, "estimators_", where))
-    classes, names = _classes(model, where), _feature_names(model, where)
+    fitted(model, "estimators_", where)
+    classes, names = classes_of(model, where), feature_names(model, where)
     n_outputs = 1 if len(classes) == 2 else len(classes)
-    if members.ndim != 2 or members.shape[1] != n_outputs:
-        raise ModelError(f"{where}.estimators_: has shape {members.shape}, expected (any, {n_outputs})")
     loss = type(model._loss).__name__
     if loss not in ("HalfBinomialLoss", "HalfMultinomialLoss", "ExponentialLoss"):
         raise ModelError(f"{where}._loss: {loss} is not read; accepted are log_loss and exponential")
-    rate = real(model.learning_rate, f"{where}.learning_rate")
-    builder = EnsembleBuilder()
-    for stage, row in enumerate(members):
-        for output, member in enumerate(row):
-            here = f"{where}.estimators_[{stage}, {output}].tree_"
-            nodes, value, leaf = _nodes(member.tree_, len(names), 1, here)
-            finite(value[:, 0], f"{here}.value", only=leaf)
-            # The library adds the rounded product, so the rounded product is the leaf's value.
-            builder.add_tree(**_tests(nodes, leaf, here), value=rate * value, output=output)
-    ensemble = builder.build(
+    ensemble = _stages(model, len(names), n_outputs, where).build(
         library="sklearn",
         feature_names=names,
         base=_initial(model, len(names), n_outputs, where),
@@ -187,17 +215,49 @@ def _read_boosting(model: Any, where: str) -> ImportedModel:
         scale=Fraction(2 if loss == "ExponentialLoss" else 1),  # which has p = sigmoid(2F)
         tie="positive",  # `predict` of this one class asks raw >= 0; all others of the library ask raw > 0
     )
-    return ImportedModel(ensemble, where, _native(model, classes))
+    return ImportedModel(ensemble, where, native(model, classes), **responses(model), margin_unit=ensemble.scale)
+
+
+def _read_boosting_regressor(model: Any, where: str) -> ImportedModel:
+    fitted(model, "estimators_", where)
+    names = feature_names(model, where)
+    ensemble = _stages(model, len(names), 1, where).build(
+        library="sklearn",
+        feature_names=names,
+        base=_initial(model, len(names), 1, where),
+        link="identity",  # of every loss that the library has
+        classes=(),
+    )
+    return ImportedModel(ensemble, where, values=values(model), objective=str(model.loss))
+
+
+def _stages(model: Any, n_features: int, n_outputs: int, where: str) -> EnsembleBuilder:
+    """The trees of gradient boosting, stage by stage."""
+    members = np.asarray(model.estimators_)
+    if members.ndim != 2 or members.shape[1] != n_outputs:
+        raise ModelError(f"{where}.estimators_: has shape {members.shape}, expected (any, {n_outputs})")
+    rate = real(model.learning_rate, f"{where}.learning_rate")
+    builder = EnsembleBuilder()
+    for stage, row in enumerate(members):
+        for output, member in enumerate(row):
+            here = f"{where}.estimators_[{stage}, {output}].tree_"
+            nodes, value, leaf = _nodes(member.tree_, n_features, 1, here)
+            finite(value[:, 0], f"{here}.value", only=leaf)
+            # The library adds the rounded product, so the rounded product is the leaf's value.
+            builder.add_tree(**_tests(nodes, leaf, here), value=rate * value, output=output)
+    return builder
 
 
 def _initial(model: Any, n_features: int, n_outputs: int, where: str) -> list[float]:
     """What the trees are added to: constant, or the model is not a sum of its trees."""
-    init = _fitted(model, "init_", where)
-    constant = type(init).__name__ == "DummyClassifier" and type(init).__module__.startswith("sklearn.")
-    if not (isinstance(init, str) and init == "zero") and not (constant and init.strategy != "stratified"):
+    init = fitted(model, "init_", where)
+    dummy = type(init).__name__ in ("DummyClassifier", "DummyRegressor") and type(init).__module__.startswith(
+        "sklearn."
+    )
+    if not (isinstance(init, str) and init == "zero") and not (dummy and init.strategy != "stratified"):
         found = init if isinstance(init, str) else type(init).__name__
         raise ModelError(f"{where}.init: {shown(found)} is not read; accepted are None, 'zero' and a DummyClassifier "
-                         "whose strategy is not 'stratified'")  # fmt: skip
+                         f"or DummyRegressor whose strategy is not 'stratified'; {ANY_MODEL}")  # fmt: skip
     raw = np.asarray(model._raw_predict_init(np.zeros((1, n_features), np.float32))).reshape(-1)
     return [float(v) for v in _finite_row(raw, n_outputs, f"{where}.init_")]
 
@@ -213,33 +273,52 @@ def _finite_row(row: npt.NDArray[Any], length: int, where: str) -> FloatArray:
 
 
 def _read_hist_boosting(model: Any, where: str) -> ImportedModel:
-    iterations = _fitted(model, "_predictors", where)
-    classes, names = _classes(model, where), _feature_names(model, where)
+    fitted(model, "_predictors", where)
+    classes, names = classes_of(model, where), feature_names(model, where)
     n_outputs = 1 if len(classes) == 2 else len(classes)
     loss = type(model._loss).__name__
     if loss not in ("HalfBinomialLoss", "HalfMultinomialLoss"):
         raise ModelError(f"{where}._loss: {loss} is not read; accepted is log_loss")
+    ensemble = _hist_ensemble(
+        model, names, n_outputs, where, link="sigmoid" if n_outputs == 1 else "softmax", classes=classes
+    )
+    answers = responses(model, ensemble.categories)
+    return ImportedModel(ensemble, where, native(model, classes, ensemble.categories), **answers)
+
+
+def _read_hist_boosting_regressor(model: Any, where: str) -> ImportedModel:
+    fitted(model, "_predictors", where)
+    names = feature_names(model, where)
+    loss = type(model._loss).__name__
+    if loss not in HIST_LINKS:
+        raise ModelError(f"{where}._loss: {loss} is not read; accepted are {', '.join(HIST_LINKS)}")
+    ensemble = _hist_ensemble(model, names, 1, where, link=HIST_LINKS[loss], classes=())
+    return ImportedModel(ensemble, where, values=values(model, ensemble.categories), objective=str(model.loss))
+
+
+def _hist_ensemble(
+    model: Any, names: list[str], n_outputs: int, where: str, *, link: Link, classes: tuple[Any, ...]
+) -> TreeEnsemble:
     integer(model.n_trees_per_iteration_, f"{where}.n_trees_per_iteration_", n_outputs, n_outputs)
     order, categories = _column_order(model, len(names), where)
     known = _known_codes(model, order, categories, where)
     builder = EnsembleBuilder()
-    for stage, predictors in enumerate(iterations):
+    for stage, predictors in enumerate(model._predictors):
         if len(predictors) != n_outputs:
             raise ModelError(f"{where}._predictors[{stage}]: has {len(predictors)} trees, expected {n_outputs}")
         for output, predictor in enumerate(predictors):
             _add_predictor(builder, predictor, order, known, output, f"{where}._predictors[{stage}][{output}]")
     baseline = np.asarray(model._baseline_prediction)
-    ensemble = builder.build(
+    return builder.build(
         library="sklearn",
         feature_names=names,
         base=[float(v) for v in _finite_row(baseline.reshape(-1), n_outputs, f"{where}._baseline_prediction")],
-        link="sigmoid" if n_outputs == 1 else "softmax",
+        link=link,
         classes=classes,
         sum_dtype="float32" if baseline.dtype == np.float32 else "float64",
         categories=categories,
         known_codes=known,
     )
-    return ImportedModel(ensemble, where, _native(model, classes, categories))
 
 
 def _column_order(model: Any, n_features: int, where: str) -> tuple[npt.NDArray[np.int64], dict[int, tuple[Any, ...]]]:
@@ -345,60 +424,17 @@ READERS: dict[str, Callable[[Any, str], ImportedModel]] = {
     "ExtraTreesClassifier": _read_forest,
     "GradientBoostingClassifier": _read_boosting,
     "HistGradientBoostingClassifier": _read_hist_boosting,
+    "DecisionTreeRegressor": _read_forest_regressor,
+    "ExtraTreeRegressor": _read_forest_regressor,
+    "RandomForestRegressor": _read_forest_regressor,
+    "ExtraTreesRegressor": _read_forest_regressor,
+    "GradientBoostingRegressor": _read_boosting_regressor,
+    "HistGradientBoostingRegressor": _read_hist_boosting_regressor,
     "Pipeline": read_pipeline,
+    "FixedThresholdClassifier": read_threshold,
+    "TunedThresholdClassifierCV": read_threshold,
+    "CalibratedClassifierCV": read_calibrated,
+    "FrozenEstimator": read_frozen,
+    **WRAPPERS,
 }
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# What every estimator has
-
-
-def _fitted(model: Any, attribute: str, where: str) -> Any:
-    if not hasattr(model, attribute):
-        raise ModelError(f"{where}: not fitted")
-    return getattr(model, attribute)
-
-
-def _classes(model: Any, where: str) -> tuple[Any, ...]:
-    classes = _fitted(model, "classes_", where)
-    if isinstance(classes, list) or getattr(model, "n_outputs_", 1) != 1:
-        raise ModelError(f"{where}: predicts several targets at once; accepted is a model of one target")
-    if not isinstance(classes, np.ndarray) or classes.ndim != 1 or len(set(classes.tolist())) != len(classes):
-        raise ModelError(f"{where}.classes_: expected distinct classes, found {shown(classes)}")
-    if len(classes) < 2:
-        raise ModelError(f"{where}.classes_: has {len(classes)} classes, expected two or more")
-    return tuple(classes.tolist())
-
-
-def _feature_names(model: Any, where: str) -> list[str]:
-    n = integer(_fitted(model, "n_features_in_", where), f"{where}.n_features_in_", 1, 1_000_000)
-    names = getattr(model, "feature_names_in_", None)
-    if names is None:
-        return [f"x{i}" for i in range(n)]
-    if len(names) != n or not all(isinstance(name, str) for name in names):
-        raise ModelError(f"{where}.feature_names_in_: expected {n} names, found {shown(list(names))}")
-    return list(names)
-
-
-def _native(model: Any, classes: Sequence[Any], categories: dict[int, tuple[Any, ...]] | None = None) -> Native:
-    """The library's own prediction. Rows become a data frame, because a model fitted with names warns without them."""
-    index = {label: i for i, label in enumerate(classes)}
-
-    def predict(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-        import pandas as pd
-
-        frame = pd.DataFrame(rows, columns=getattr(model, "feature_names_in_", None))
-        for feature, values in (categories or {}).items():
-            decoded = _decoded(rows[:, feature], values)
-            frame.isetitem(feature, decoded)
-        return np.array([index[label] for label in model.predict(frame).tolist()], np.int64)
-
-    return predict
-
-
-def _decoded(codes: npt.NDArray[np.float64], values: tuple[Any, ...]) -> npt.NDArray[Any]:
-    """The user's category behind each code; missing for any other code, as the library's own encoder has it."""
-    known = np.isin(codes, np.arange(len(values)))
-    numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
-    table = np.array([*values, np.nan], np.float64 if numeric else object)
-    return table[np.where(known, codes, len(values)).astype(np.int64)]
+IMBALANCED = {"BalancedRandomForestClassifier": _read_forest, "Pipeline": read_pipeline, **IMBALANCED_WRAPPERS}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import struct
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from fractions import Fraction
@@ -22,6 +23,7 @@ from boxqte.exact import oversized_in, shown
 MAX_NODES = 50_000_000  # per model; far above any real ensemble, far below what would exhaust memory
 MAX_DEPTH = 10_000
 MAX_FEATURES = 1_000_000
+ANY_MODEL = "`boxqte test` asks any predict function"  # the way out where a model has no exact counterpart
 
 
 def get(node: object, key: str, kind: type | tuple[type, ...], where: str) -> Any:
@@ -163,7 +165,8 @@ def read_bytes(path: Path, limit: int = -1) -> bytes:
     """A file's content, or its first `limit` bytes."""
     try:
         with path.open("rb") as file:
-            return file.read(limit)
+            # Python sets aside as many bytes as it is asked for, not as many as there are.
+            return file.read(limit if limit < 0 else min(limit, os.fstat(file.fileno()).st_size))
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error.strerror}") from None
 

@@ -30,11 +30,16 @@ ZLIB = (b"x\x01", b"x\x5e", b"x\x9c", b"x\xda")
 GZIP = b"\x1f\x8b"
 OTHER_COMPRESSION = (b"BZh", b"\xfd7zXZ\x00", b"]\x00\x00", b"\x04\x22\x4d\x18")  # bz2, xz, lzma, lz4: joblib's choices
 
-# skops leaves these to its caller because a tree with bad indices crashes at its first prediction. The importer checks
-# every index before any prediction is made.
+# skops leaves the first two to its caller because a tree with bad indices crashes at its first prediction. The importer
+# checks every index before any prediction is made. The others are plain data that a search or a vote carries along, and
+# that no prediction asks.
 CHECKED_TYPES = frozenset({
     "sklearn.tree._tree.Tree",
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "sklearn.metrics._scorer._PassthroughScorer",
+    "sklearn.model_selection._split.KFold",
+    "sklearn.model_selection._split.StratifiedKFold",
+    "sklearn.utils._bunch.Bunch",
 })  # fmt: skip
 
 
@@ -91,7 +96,8 @@ def read_pickle(path: Path, *, allow_pickle: bool) -> Any:
             return unpickler(str(path), stream, **options).load()
     except Exception as error:  # damaged instructions can call anything with anything
         raise ModelError(
-            f"{path}: cannot be unpickled, the file is damaged or made by an incompatible version ({one_line(error)})"
+            f"{path}: cannot be unpickled, the file is damaged or made by an incompatible version ({one_line(error)}); "
+            "load it where it was made and save it with skops or with its library's save_model"
         ) from error
 
 

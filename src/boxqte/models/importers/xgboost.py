@@ -1,4 +1,4 @@
-"""XGBoost classifiers: live Booster and XGBClassifier objects, JSON and UBJSON files.
+"""XGBoost: live Booster, XGBClassifier, XGBRegressor and XGBRanker objects, JSON and UBJSON files.
 
 One path for all of them: bytes (a file's, or what a live object's `save_raw` gives) are parsed and validated here, and
 only bytes that passed are ever given back to XGBoost, by `native`. XGBoost's own loader trusts its input: a wrong index
@@ -23,6 +23,7 @@ import numpy.typing as npt
 from boxqte.errors import ModelError
 from boxqte.exact import shown
 from boxqte.models.importers import ImportedModel
+from boxqte.models.importers.rounds import Trees
 from boxqte.models.importers.structure import parsed_json, read_bytes, single_from_text, type_name
 from boxqte.models.importers.ubjson import read_ubjson
 from boxqte.models.importers.xgboost_document import OBJECTIVES, Model, read_model
@@ -40,21 +41,32 @@ def recognises(source: object) -> bool:
     return bool(_class_names(source) & {"Booster", "XGBModel"})
 
 
-def load(source: Any, *, allow_pickle: bool) -> ImportedModel:
-    """Read a live Booster, XGBClassifier or XGBRFClassifier, or a JSON or UBJSON file."""
+def load(source: Any, *, allow_pickle: bool, trees: Trees | None = None) -> ImportedModel:
+    """Read a live Booster or scikit-learn style model, or a JSON or UBJSON file."""
     live = not isinstance(source, Path)
     name = type_name(source) if live else str(source)
     stored = None if live else read_bytes(source, MAX_BYTES + 1)
     try:
         raw = _live_bytes(source) if stored is None else stored
-        model = read_model(_parse(raw), until_best="Booster" not in _class_names(source))
+        model = read_model(_parse(raw), until_best="Booster" not in _class_names(source), trees=trees)
         if live:
             _check_wrapper(source, model)
         ensemble = model.ensemble(classes=getattr(source, "classes_", None))
     except ModelError as error:
         raise ModelError(f"{name}: {error}") from None
-    native = _native(raw, model, name)
-    return ImportedModel(ensemble, name, native=native, trees_in_file=model.trees_in_file)
+    output, objective = _output(raw, model, name), OBJECTIVES[model.objective]
+    decide = objective.decide
+    if decide is None:
+        return ImportedModel(
+            ensemble, name, values=output, trees_in_file=model.trees_in_file, objective=model.objective
+        )
+    return ImportedModel(
+        ensemble,
+        name,
+        native=None if output is None else lambda rows: decide(output(rows)).astype(np.int64),
+        probability=None if output is None else lambda rows: objective.probability(output(rows)),
+        trees_in_file=model.trees_in_file,
+    )
 
 
 def _is_json_model(head: bytes) -> bool:
@@ -70,7 +82,10 @@ def _is_legacy(head: bytes) -> bool:
 
 
 def _is_dump(head: bytes) -> bool:
-    return head.lstrip().startswith(b"[") and b'"nodeid"' in head
+    stripped = head.lstrip()
+    return (stripped.startswith(b"[") and b'"nodeid"' in head) or stripped.startswith(
+        (b"booster[0]:", b"0:[", b"0:leaf=")
+    )
 
 
 def _class_names(source: object) -> set[str]:
@@ -80,10 +95,8 @@ def _class_names(source: object) -> set[str]:
 def _live_bytes(source: Any) -> bytes:
     names = _class_names(source)
     if "Booster" not in names:
-        if not names & {"XGBClassifier", "DaskXGBClassifier"}:
-            raise ModelError("not a classifier; accepted are Booster, XGBClassifier and XGBRFClassifier")
         if not source.__sklearn_is_fitted__():
-            raise ModelError("the classifier is not fitted")
+            raise ModelError("the model is not fitted")
         source = source.get_booster()
     try:
         return bytes(source.save_raw("ubj"))
@@ -92,13 +105,18 @@ def _live_bytes(source: Any) -> bytes:
 
 
 def _check_wrapper(source: Any, model: Model) -> None:
-    """Refuse a classifier whose `predict` does more than its booster's margin says."""
-    if "Booster" in _class_names(source):
+    """Refuse a wrapper whose `predict` does more than its booster's margin says."""
+    names = _class_names(source)
+    if "Booster" in names:
         return
+    classifies = bool(names & {"XGBClassifier", "DaskXGBClassifier"})
+    if classifies != (OBJECTIVES[model.objective].decide is not None):
+        says = "asks a number for classes" if classifies else "predicts probabilities, not classes"
+        raise ModelError(f"objective '{model.objective}': {type(source).__name__}.predict {says}; import get_booster()")
     missing = source.missing
     if missing is not None and not (isinstance(missing, (int, float)) and math.isnan(missing)):
         raise ModelError(
-            f"missing={shown(missing)}: the classifier reads this value as missing; accepted is NaN, so import "
+            f"missing={shown(missing)}: the model reads this value as missing; accepted is NaN, so import "
             "get_booster() and write missing values as NaN"
         )
     if model.objective == "binary:logitraw":
@@ -115,7 +133,9 @@ def _parse(raw: bytes) -> Any:
     if _is_legacy(head):
         raise ModelError("XGBoost's old binary format; load it in XGBoost and save it as .json or .ubj")
     if _is_dump(head):
-        raise ModelError("a dump of the trees, which has no objective and no base_score; save with save_model instead")
+        raise ModelError(
+            "a dump of the trees, which has rounded numbers, no objective and no base_score; save with save_model instead"
+        )
     # In UBJSON a type marker follows the brace; in JSON a quote does, or space before one.
     if head.startswith(b"{") and head[1:].lstrip()[:1] not in (b'"', b"}", b""):
         return read_ubjson(raw)
@@ -127,14 +147,13 @@ def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
-def _native(raw: bytes, model: Model, name: str) -> Callable[[npt.NDArray[np.float64]], npt.NDArray[np.int64]] | None:
-    """XGBoost's own classes, from a snapshot of the validated bytes: a live object may be trained further."""
+def _output(raw: bytes, model: Model, name: str) -> Callable[[npt.NDArray[np.float64]], npt.NDArray[Any]] | None:
+    """What XGBoost itself predicts (float32), from a snapshot of the validated bytes: a live object may be trained further."""
     if importlib.util.find_spec("xgboost") is None:
         return None
-    decide = OBJECTIVES[model.objective].decide
     loaded: list[Any] = []
 
-    def predict(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    def predict(rows: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
         import xgboost
 
         try:
@@ -146,6 +165,6 @@ def _native(raw: bytes, model: Model, name: str) -> Callable[[npt.NDArray[np.flo
             output = loaded[0].inplace_predict(X, iteration_range=(0, model.rounds))
         except xgboost.core.XGBoostError as error:
             raise ModelError(f"{name}: XGBoost itself cannot predict with this model: {_first_line(error)}") from None
-        return decide(np.asarray(output)).astype(np.int64)
+        return np.asarray(output)
 
     return predict

@@ -10,7 +10,7 @@ import ctypes
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -20,8 +20,11 @@ import numpy as np
 
 from boxqte.errors import ModelError
 from boxqte.exact import shown
+from boxqte.models.category_names import StoredNames
 from boxqte.models.ensemble import Decides, EnsembleBuilder, Link, TreeEnsemble
+from boxqte.models.importers.rounds import Trees, rounds_used
 from boxqte.models.importers.structure import (
+    ANY_MODEL,
     MAX_FEATURES,
     MAX_NODES,
     finite,
@@ -48,12 +51,15 @@ SMALLEST_PROBABILITY = np.float32(1e-6)  # XGBoost keeps base_score this far fro
 
 @dataclass(frozen=True)
 class Objective:
-    """What an objective's margin means: its link, base_score as a margin, and the class that `predict` chooses."""
+    """What an objective's margin means: its link, base_score as a margin, the class that `predict` chooses, and of two
+    classes their probabilities."""
 
     link: Link
     intercept: Callable[[np.float32], float]
     decides_on: Decides
-    decide: Callable[[Array], Array]
+    decide: Callable[[Array], Array] | None
+    """None for an objective that predicts a number."""
+    probability: Callable[[Array], Array] = lambda output: np.column_stack([1 - output, output])
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +76,7 @@ class Model:
     """The boosting rounds that `predict` uses; 0 is all."""
     base: tuple[Fraction, ...]
     categories: Categories
+    stored_names: Mapping[int, StoredNames]
     trees_in_file: int | None = None
     """How many trees the document has, if `predict` uses only some of them."""
 
@@ -77,7 +84,7 @@ class Model:
         builder = EnsembleBuilder()
         if self.outputs:
             self.forest.add_to(builder, self.outputs, self.weights)
-        n_classes = max(2, len(self.base))
+        n_classes = max(2, len(self.base)) if OBJECTIVES[self.objective].decide else 0
         values = list(range(n_classes)) if classes is None else np.asarray(classes).tolist()
         if len(values) != n_classes:
             raise ModelError(f"classes_: has {len(values)} entries, the model has {n_classes} classes")
@@ -91,11 +98,12 @@ class Model:
             sum_dtype="float32",
             decides_on=OBJECTIVES[self.objective].decides_on,
             categories=self.categories,
+            stored_names=self.stored_names,
         )
 
 
-def read_model(document: Any, *, until_best: bool) -> Model:
-    """Validate a document; with `until_best` the trees after the best iteration are left out."""
+def read_model(document: Any, *, until_best: bool, trees: Trees | None = None) -> Model:
+    """Validate a document; with `until_best` the trees after the best iteration are left out, unless `trees` says more."""
     learner = get(document, "learner", dict, "document")
     version = _read_version(document)
     objective = _read_objective(learner, version)
@@ -104,15 +112,16 @@ def read_model(document: Any, *, until_best: bool) -> Model:
     n_outputs = _read_outputs(param, objective)
     base = _read_base(param, objective, n_outputs)
     forest, where = _read_booster(learner)
-    categories = _read_categories(forest, n_features, where)
-    trees, outputs = _read_trees(forest, n_features, n_outputs, categories, where)
+    categories, stored = _read_categories(forest, n_features, where)
+    nodes, outputs = _read_trees(forest, n_features, n_outputs, categories, where)
     weights = _read_weights(learner, len(outputs), vector=-1 in outputs)
     ends = _read_rounds(forest, len(outputs), 1 if -1 in outputs else n_outputs, where)
-    rounds = _read_best(learner, len(ends) - 1) if until_best else 0
+    best = _read_best(learner, len(ends) - 1)
+    rounds = rounds_used(trees, ends.tolist(), best or None, best if until_best else 0, "")
     used = int(ends[rounds]) if rounds else len(outputs)
     names = _read_feature_names(learner, n_features)
     held = len(outputs) if used < len(outputs) else None
-    return Model(objective, names, trees, outputs[:used], weights[:used], rounds, base, categories, held)
+    return Model(objective, names, nodes, outputs[:used], weights[:used], rounds, base, categories, stored, held)
 
 
 # --- the learner ---
@@ -128,9 +137,9 @@ def _read_objective(learner: Any, version: int) -> str:
     where = "learner.objective"
     name = get(get(learner, "objective", dict, "learner"), "name", str, where)
     if name == "binary:hinge":
-        raise ModelError(f"{where}.name: 'binary:hinge' predicts no probability, so it has no confidence")
+        raise ModelError(f"{where}.name: 'binary:hinge' predicts no probability, so it has no confidence; {ANY_MODEL}")
     if name not in OBJECTIVES:
-        raise ModelError(f"{where}.name: {shown(name)} is no classifier; accepted are {', '.join(OBJECTIVES)}")
+        raise ModelError(f"{where}.name: {shown(name)} is not read; accepted are {', '.join(OBJECTIVES)}")
     if name == "binary:logitraw" and version < 2:
         raise ModelError(f"{where}.name: XGBoost before 2.0 read base_score differently here; save it with a later one")
     return str(name)
@@ -140,7 +149,7 @@ def _read_outputs(param: Any, objective: str) -> int:
     where = "learner.learner_model_param"
     n_targets = count_at(param, "num_target", where, 0, MAX_FEATURES, default=1)
     if n_targets > 1:
-        raise ModelError(f"{where}.num_target: {n_targets} labels at once; accepted is one")
+        raise ModelError(f"{where}.num_target: {n_targets} labels at once; accepted is one; {ANY_MODEL}")
     if OBJECTIVES[objective].link == "softmax":
         return count_at(param, "num_class", where, 2, MAX_CLASSES)
     count_at(param, "num_class", where, 0, 1, default=0)
@@ -161,8 +170,10 @@ def _read_base(param: Any, objective: str, n_outputs: int) -> tuple[Fraction, ..
         real(part, where)
     scores = single([single_from_text(part) for part in parts], where, None)
     finite(scores, where)
-    if objective == "binary:logistic" and not 0 <= scores[0] <= 1:
+    if OBJECTIVES[objective].intercept is logit and not 0 <= scores[0] <= 1:
         raise ModelError(f"{where}: {shown(text)} is outside 0..1")
+    if OBJECTIVES[objective].intercept is logarithm and not scores[0] > 0:
+        raise ModelError(f"{where}: {shown(text)} is not positive")
     margins = [Fraction(OBJECTIVES[objective].intercept(np.float32(score))) for score in scores]
     return tuple(margins * n_outputs if len(margins) == 1 else margins)
 
@@ -174,21 +185,47 @@ def logit(probability: np.float32) -> float:
     """
     one = np.float32(1)
     inside = min(max(probability, SMALLEST_PROBABILITY), one - SMALLEST_PROBABILITY)
-    odds = float(one / inside - one)
+    return -_logf(float(one / inside - one))
+
+
+def logarithm(value: np.float32) -> float:
+    """XGBoost's intercept where the value is an exponential, by the C library's float32 logarithm."""
+    return _logf(float(value))
+
+
+def _logf(value: float) -> float:
     try:
         logf = ctypes.CDLL("ucrtbase" if os.name == "nt" else None).logf
     except (OSError, AttributeError):
-        return float(np.float32(-math.log(odds)))
+        return float(np.float32(math.log(value)))
     logf.argtypes, logf.restype = [ctypes.c_float], ctypes.c_float
-    return -float(logf(odds))
+    return float(logf(value))
+
+
+def _both(margin: Array) -> Array:
+    with np.errstate(over="ignore"):
+        p = 1 / (1 + np.exp(-margin.astype(np.float64)))
+    return np.column_stack([1 - p, p])
 
 
 OBJECTIVES = {
     "binary:logistic": Objective("sigmoid", logit, "probability", lambda output: output > 0.5),
-    "binary:logitraw": Objective("sigmoid", float, "margin", lambda output: output > 0),
+    "binary:logitraw": Objective("sigmoid", float, "margin", lambda output: output > 0, _both),
     "multi:softprob": Objective("softmax", float, "probability", lambda output: output.argmax(axis=1)),
     "multi:softmax": Objective("softmax", float, "margin", lambda output: output),
-}
+    **{
+        name: Objective("identity", float, "margin", None)
+        for name in (
+            "reg:squarederror", "reg:squaredlogerror", "reg:pseudohubererror", "reg:absoluteerror", "reg:quantileerror",
+            "reg:linear", "rank:pairwise", "rank:ndcg", "rank:map",
+        )
+    },
+    **{
+        name: Objective("exp", logarithm, "probability", None)
+        for name in ("count:poisson", "reg:gamma", "reg:tweedie")
+    },
+    "reg:logistic": Objective("sigmoid", logit, "probability", None),
+}  # fmt: skip
 
 
 def _read_feature_names(learner: Any, n_features: int) -> tuple[str, ...]:
@@ -224,7 +261,7 @@ def _read_booster(learner: Any) -> tuple[Any, str]:
     if name == "dart":
         booster, where = get(booster, "gbtree", dict, where), f"{where}.gbtree"
     elif name != "gbtree":
-        raise ModelError(f"{where}.name: {shown(name)} has no trees; accepted are gbtree and dart")
+        raise ModelError(f"{where}.name: {shown(name)} has no trees; accepted are gbtree and dart; {ANY_MODEL}")
     return get(booster, "model", dict, where), f"{where}.model"
 
 
@@ -252,20 +289,27 @@ def _read_rounds(forest: Any, n_trees: int, trees_an_output: int, where: str) ->
     return ends
 
 
-def _read_categories(forest: Any, n_features: int, where: str) -> dict[int, tuple[Any, ...]]:
-    """The user's category values in code order, from the encoder that XGBoost stores for data frames since 3.1."""
+def _read_categories(
+    forest: Any, n_features: int, where: str
+) -> tuple[dict[int, tuple[Any, ...]], dict[int, StoredNames]]:
+    """The user's category values in code order, from the encoder that XGBoost stores for data frames since 3.1.
+
+    Where names go beyond ASCII, what the file has of them.
+    """
     if "cats" not in forest:
-        return {}
+        return {}, {}
     encoder, where = get(forest, "cats", dict, where), f"{where}.cats"
     columns = get(encoder, "enc", list, where)
     if len(columns) not in (0, n_features):
         raise ModelError(f"{where}.enc: has {len(columns)} entries for {n_features} features")
     sizes: list[int] = []
-    categories = {}
+    categories, stored = {}, {}
     for feature, column in enumerate(columns):
-        size, values = _read_category_column(column, f"{where}.enc[{feature}]")
-        sizes.append(size)
-        if values:
+        values = _read_category_column(column, f"{where}.enc[{feature}]")
+        sizes.append(len(values))
+        if isinstance(values, StoredNames):
+            stored[feature] = values
+        elif values:
             categories[feature] = values
     ends = integers_at(encoder, "feature_segments", where, None)
     if ends.tolist() not in ([0, *np.cumsum(sizes).tolist()], [] if sum(sizes) == 0 else None):
@@ -275,26 +319,25 @@ def _read_categories(forest: Any, n_features: int, where: str) -> dict[int, tupl
         raise ModelError(f"{where}.sorted_idx: has {len(order)} entries for {sum(sizes)} categories")
     if len(order) and ((order < 0) | (order >= np.repeat(sizes, sizes))).any():
         raise ModelError(f"{where}.sorted_idx: {shown(order.tolist())} leads outside its feature's categories")
-    return categories
+    return categories, stored
 
 
-def _read_category_column(column: Any, where: str) -> tuple[int, tuple[Any, ...]]:
-    """How many categories a feature has, and their values where the file can be trusted with them."""
+def _read_category_column(column: Any, where: str) -> tuple[Any, ...] | StoredNames:
+    """The values of a feature's categories, or what the file has of them."""
     values = numbers(list_at(column, "values", where), f"{where}.values", None, np.int64)
     if "offsets" not in column:
         count_at(column, "type", where, 0, 100)
-        return len(values), tuple(values.tolist())
+        return tuple(values.tolist())
     within(values, f"{where}.values", -128, 255)
     offsets = integers_at(column, "offsets", where, None)
     if len(offsets) == 0:
-        return 0, ()
+        return ()
     if offsets[0] != 0 or offsets[-1] > len(values) or (np.diff(offsets) < 0).any():
         raise ModelError(f"{where}.offsets: {shown(offsets.tolist())} does not rise from 0 to {len(values)}")
     if ((values < 0) | (values > 127)).any():
-        # XGBoost 3.2 counts characters in the offsets but writes bytes: names beyond ASCII arrive cut and shifted.
-        return len(offsets) - 1, ()
+        return StoredNames(tuple(offsets.tolist()), bytes(values.astype(np.uint8)))
     text = bytes(values.astype(np.uint8)).decode("ascii")
-    return len(offsets) - 1, tuple(text[begin:end] for begin, end in pairwise(offsets.tolist()))
+    return tuple(text[begin:end] for begin, end in pairwise(offsets.tolist()))
 
 
 # --- the trees ---
