@@ -325,7 +325,8 @@ def test_the_checker_shares_nothing_with_the_engines_and_is_short():
         alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names
     }
     ours = {name for name in imported if name and name.startswith("boxqte")}
-    readers = {"boxqte.models.ensemble", "boxqte.models.importers", "boxqte.space.attributes", "boxqte.space.space"}
+    readers = {"boxqte.models.categories", "boxqte.models.ensemble", "boxqte.models.importers", "boxqte.space.attributes",
+               "boxqte.space.space"}  # fmt: skip
     assert ours == {"boxqte.errors", "boxqte.certify.checker", "boxqte.certify.question", *readers}
 
 
