@@ -51,10 +51,10 @@ from tests.conformance.pipelines import (
     own_classes,
     own_leaves,
     people,
-    pipelines,
     takes_missing,
     unfair_share,
 )
+from tests.conformance.random_pipelines import pipelines
 from tests.conformance.suite import assert_conforms, boundary_rows
 
 pytestmark = pytest.mark.filterwarnings(
