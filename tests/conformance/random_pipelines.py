@@ -30,19 +30,8 @@ from tests.conformance.pipelines import FINAL, NO_MISSING, NUMBERS
 
 
 def _functions() -> st.SearchStrategy[Any]:
-    names = [
-        "cbrt",
-        "arctan",
-        "arcsinh",
-        "tanh",
-        "negative",
-        "absolute",
-        "square",
-        "floor",
-        "sign",
-        "positive",
-        "log1p",
-    ]
+    # All of them take every number; log1p(-1), or a square of squares, is an infinity that some models refuse.
+    names = ["cbrt", "arctan", "arcsinh", "tanh", "negative", "absolute", "floor", "sign", "positive"]
     return st.sampled_from(names).map(lambda name: FunctionTransformer(getattr(np, name)))
 
 
