@@ -553,7 +553,7 @@ class MyForest(RandomForestClassifier):
         (HistGradientBoostingClassifier(), "HistGradientBoostingClassifier: not fitted"),
         (make_pipeline(OneHotEncoder(), DecisionTreeClassifier()), "step 'decisiontreeclassifier': .*not fitted"),
         (RandomForestRegressor(), "RandomForestRegressor is not read; accepted are exactly"),
-        (CalibratedClassifierCV(), "CalibratedClassifierCV is not read"),
+        (CalibratedClassifierCV(), "CalibratedClassifierCV: not fitted"),
         (MyForest(), "MyForest is not read"),
         (BaseEstimator(), "BaseEstimator is not read"),
     ],
