@@ -324,7 +324,7 @@ class MyForest(RandomForestClassifier):
         (make_pipeline(OneHotEncoder(), DecisionTreeClassifier()), "Pipeline: OneHotEncoder is not fitted"),
         (RandomForestRegressor(), "RandomForestRegressor: not fitted"),
         (LogisticRegression(), "LogisticRegression is not read; accepted are exactly"),
-        (CalibratedClassifierCV(), "CalibratedClassifierCV is not read"),
+        (CalibratedClassifierCV(), "CalibratedClassifierCV: not fitted"),
         (MyForest(), "MyForest is not read"),
         (BaseEstimator(), "BaseEstimator is not read"),
     ],
