@@ -162,7 +162,7 @@ def _mean(parts: Sequence[Part], names: Sequence[str], classes: tuple[Any, ...])
         error += part.weight / total * (inner.rounding_error() + (2 * len(parts) + 10) * U * size)
     n_trees = sum(part.ensemble.n_trees for part in parts)
     n_outputs = 1 if len(classes) <= 2 else len(classes)
-    return builder.build(
+    mean = builder.build(
         library="sklearn",
         feature_names=names,
         base=[base] * n_outputs,
@@ -171,6 +171,7 @@ def _mean(parts: Sequence[Part], names: Sequence[str], classes: tuple[Any, ...])
         scale=factor * n_trees if classes else factor,
         further_rounding=error,
     )
+    return replace(mean, leaf_error=max(part.ensemble.leaf_error for part in parts))
 
 
 def _common_divisor(shares: Sequence[Fraction]) -> Fraction:
