@@ -287,7 +287,6 @@ def test_thresholds_lie_inside_pipelines_and_around_them(data: tuple[Any, Any]) 
     ):
         model.fit(X, y)
         imported = load_model(model)
-        assert imported.encoded is not None
         assert imported.ensemble.decision == DecisionRule(((None, Fraction(3, 10)),))
         assert imported.native is not None
         assert (imported.native(X) == (model.predict(X) == "yes")).all()  # the codes of 0..7 are 0..7

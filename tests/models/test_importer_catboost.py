@@ -278,13 +278,6 @@ def test_a_negative_scale_is_refused() -> None:
     refuses(source, r"scale_and_bias\[0\]: -0.7 is not positive")
 
 
-def test_a_probability_threshold_other_than_one_half_is_refused() -> None:
-    x, y = data()
-    source = catboost.CatBoostClassifier(**SMALL).fit(x, y > 0)
-    source.set_probability_threshold(0.7)
-    refuses(source, "binclass_probability_threshold: '0.7', accepted is 0.5")
-
-
 def test_a_model_that_is_not_fitted_is_refused() -> None:
     refuses(catboost.CatBoostClassifier(**SMALL), "CatBoostClassifier: is not fitted")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from fractions import Fraction
@@ -19,6 +20,7 @@ import pytest
 import skops.io
 from sklearn.base import BaseEstimator
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import ColumnTransformer
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import (
     ExtraTreesClassifier,
@@ -27,9 +29,16 @@ from sklearn.ensemble import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
+from sklearn.feature_selection import SelectFromModel
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    OneHotEncoder,
+    PowerTransformer,
+    QuantileTransformer,
+    StandardScaler,
+)
 from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 from sklearn.tree._tree import Tree
 from threadpoolctl import threadpool_limits
@@ -39,7 +48,7 @@ from boxqte.errors import ModelError
 from boxqte.models.ensemble import Test
 from boxqte.models.importers import load_model
 from tests.conformance.mutations import mutate_bytes, mutate_document, outcomes
-from tests.conformance.pipelines import leaves_of_hist
+from tests.conformance.pipelines import leaves_of_hist, people
 from tests.conformance.suite import assert_conforms, boundary_rows
 
 N = 240
@@ -315,7 +324,7 @@ class MyForest(RandomForestClassifier):
         (make_pipeline(OneHotEncoder(), DecisionTreeClassifier()), "Pipeline: OneHotEncoder is not fitted"),
         (RandomForestRegressor(), "RandomForestRegressor: not fitted"),
         (LogisticRegression(), "LogisticRegression is not read; accepted are exactly"),
-        (CalibratedClassifierCV(), "CalibratedClassifierCV is not read"),
+        (CalibratedClassifierCV(), "CalibratedClassifierCV: not fitted"),
         (MyForest(), "MyForest is not read"),
         (BaseEstimator(), "BaseEstimator is not read"),
     ],
@@ -583,6 +592,28 @@ def test_500_damaged_skops_files_are_refused_or_sound(tmp_path: Path) -> None:
         change = mutate_bytes if seed % 4 == 0 else mutate_member
         (tmp_path / f"{seed:03}.skops").write_bytes(change(sound[seed % 3], rng))
     assert 200 < outcomes(tmp_path).count("refused") < 500
+
+
+@pytest.mark.slow
+def test_damaged_skops_files_with_pipelines_are_refused_or_sound(tmp_path: Path) -> None:
+    frame, y = people(150)
+    numbers = make_pipeline(StandardScaler(), FunctionTransformer(np.log1p))
+    columns = [("n", numbers, ["gain"]), ("hot", OneHotEncoder(sparse_output=False), ["sex", "level"])]
+    others = [("q", QuantileTransformer(n_quantiles=9), ["gain"]), ("p", PowerTransformer(), ["dose"])]
+    chooser = SelectFromModel(DecisionTreeClassifier(max_depth=3, random_state=0))
+    boosting = HistGradientBoostingClassifier(max_iter=2, max_leaf_nodes=4)
+    pipelines = (
+        make_pipeline(ColumnTransformer(columns), boosting),
+        make_pipeline(ColumnTransformer(others), chooser, RandomForestClassifier(2, max_depth=2, random_state=0)),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # log1p of numbers below -1
+        sound = [skops.io.dumps(pipeline.fit(frame, y)) for pipeline in pipelines]
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        change = mutate_bytes if seed % 8 == 0 else mutate_member
+        (tmp_path / f"{seed:03}.skops").write_bytes(change(sound[seed % 2], rng))
+    assert 50 < outcomes(tmp_path).count("refused") < 190
 
 
 def mutate_member(archive: bytes, rng: np.random.Generator) -> bytes:

@@ -304,7 +304,7 @@ def test_the_weights_of_a_mean_are_exact() -> None:
         assert abs(sum(row) - margin) <= Fraction(4, 2**53)  # a product of a fraction and a weight is rounded
 
 
-def test_a_search_over_a_pipeline_is_read_with_its_encoder() -> None:
+def test_a_search_over_a_pipeline_is_read_with_its_columns() -> None:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"age": rng.integers(20, 60, N), "sex": rng.choice(["f", "m"], N)})
     y = (frame["age"] > 40) ^ (frame["sex"] == "f")
@@ -312,8 +312,7 @@ def test_a_search_over_a_pipeline_is_read_with_its_encoder() -> None:
     search = GridSearchCV(make_pipeline(encoder, forest()), {"randomforestclassifier__max_depth": [2, 3]}, cv=2)
     imported = load_model(search.fit(frame, y))
     assert imported.source == "GridSearchCV"
-    assert imported.encoded is not None
-    assert {column.name for column in imported.encoded} == {"age", "sex"}
+    assert set(imported.ensemble.feature_names) == {"age", "sex"}
     encoded_tree = make_pipeline(encoder, tree())
     for members, voting in (
         ([("a", search), ("b", search)], "soft"),

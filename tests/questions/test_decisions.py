@@ -69,6 +69,14 @@ def test_everything_derived_equals_the_oracle_on_thousands_more(block: int) -> N
         check(f"decision {seed}", decision=True)
 
 
+def test_a_partner_in_a_cell_that_a_restriction_divides_stays_in_it() -> None:
+    check("decision 2682", decision=True)
+
+
+def test_an_empty_side_of_a_split_is_nothing_to_settle() -> None:
+    check("decision 4277", decision=True)
+
+
 ENGINES = {"smt": 8, "cegar": 8, "box": 25, "auto": 10, "sample": 4}
 
 

@@ -374,8 +374,8 @@ def _another(values: Any, cells: npt.NDArray[np.integer], x: FloatArray) -> Floa
         if base.values:
             out[i] = float(next(v for v in base.values if v != own))
         else:
-            start = values.start[_some_refined(values.axis)[cell]]
-            low, high = values.low[start], values.high[start]
+            refined = _some_refined(values.axis)[cell]  # which a histogram may divide into pieces
+            low, high = values.low[values.start[refined]], values.high[values.start[refined + 1] - 1]
             if values.integral:
                 out[i] = own + 1 if own + 1 < high else own - 1
             else:

@@ -69,14 +69,11 @@ class Question:
         decides = model.is_binary and model.predicts_classes
         if any(_number(e, "epsilon") for e in epsilon) or not decides or not {*sensitive} <= {*space.names}:
             raise Rejected("is no question for a certificate: epsilon is 0, and the model has two classes")
-        to_model = model.own_name
-        columns = {
-            to_model(name): (a, j) for a, attribute in enumerate(space) for j, name in enumerate(attribute.columns)
-        }
+        columns = {model.own_name(n): (a, j) for a, own in enumerate(space) for j, n in enumerate(own.columns)}
         rule = model.decision
         if rule is not None and rule.attribute is not None and len(columns) > model.n_features:
             for column in space[rule.attribute].columns:  # an attribute that the model itself does not take
-                del columns[to_model(column)]
+                del columns[model.own_name(column)]
         named = {*model.feature_names} == {*columns}
         if not named and (len(columns) != model.n_features or {*model.feature_names} & {*columns}):
             raise Rejected("the model's columns are not those of the space")
@@ -143,9 +140,8 @@ class Question:
                     break
                 shifts.append((cells, -floors[0][0]))
                 off = (margin / self.model.factor - base).denominator
-                tie = tie or (
-                    odds == 1 and not off & (off - 1)
-                )  # otherwise no F, a sum of floats and base, is the level
+                # otherwise no F, a sum of floats and base, is the level
+                tie = tie or (odds == 1 and not off & (off - 1))
             else:
                 self.shifts, self.constant = shifts, self.constant * fine
                 self.leaves = [leaf * fine for leaf in self.leaves]
@@ -171,19 +167,17 @@ class Question:
         return sum(1 << i for i, yes in enumerate(left) if yes)
 
     def _finite(self, attribute: Attribute) -> list[tuple[Any, Any, Fraction]]:
-        at, codes, known = (len(self.axes), 0), attribute.codes, None
-        if at not in self.owner:
+        at, codes = (len(self.axes), 0), attribute.codes
+        feature = self.owner.index(at) if at in self.owner else -1  # one that only chooses a threshold
+        stored = self.model.stored_names.get(feature)
+        known = stored.among(attribute.values) if stored else self.model.categories.get(feature)
+        if feature < 0:
             codes = tuple((0.0,) for _ in attribute.values)
-        else:
-            feature = self.owner.index(at)
-            stored = self.model.stored_names.get(feature)
-            known = stored.among(attribute.values) if stored else self.model.categories.get(feature)
-        if codes is None and isinstance(known, HashedCategories):
+        elif codes is None and isinstance(known, HashedCategories):
             codes = tuple((float(known.code_of(value)),) for value in attribute.values)
         elif codes is None and known is not None:
-            texts = [str(value) for value in known]
-            place = [known.index(v) if v in known else texts.index(str(v)) for v in attribute.values]
-            codes = tuple((float(code),) for code in place)
+            place = {str(value): code for code, value in reversed([*enumerate(known)])}
+            codes = tuple((float(known.index(v) if v in known else place[str(v)]),) for v in attribute.values)
         return [*zip(range(len(attribute.values)), codes or [(float(v),) for v in attribute.values],
                      attribute.value_masses())]  # fmt: skip
 

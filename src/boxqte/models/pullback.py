@@ -18,7 +18,7 @@ the middle of every piece.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -419,7 +419,7 @@ class _Trees:
             root=roots,
             output=model.tree_output,
         )
-        return builder.build(
+        built = builder.build(
             library=model.library,
             feature_names=[column.name for column in self.columns],
             base=model.base,
@@ -429,8 +429,10 @@ class _Trees:
             sum_dtype=model.sum_dtype,
             scale=model.scale,
             decides_on=model.decides_on,
+            further_rounding=model.further_rounding,
             categories={c: column.values for c, column in enumerate(self.columns) if column.values is not None},
         )
+        return replace(built, decision=model.decision, leaf_error=model.leaf_error)
 
     def _replace(self, node: int, ranges: dict[int, _Range], parent: int, side: int) -> None:
         """Add a node in its new form, below its parent; its children are left waiting."""

@@ -61,7 +61,8 @@ class ExchangeWorker:
         decided = np.array(found["decided"])
         points = np.zeros((len(found["point_masses"]), N_KINDS))
         for box, mass, own in zip(found["point_boxes"], found["point_masses"].tolist(), points):
-            self._settle_exactly(box, mass, own)
+            if mass:  # where cells without mass are left out, a side of a split may be empty
+                self._settle_exactly(box, mass, own)
             decided += own
         fair, unfair, low, ambiguous = decided.tolist()
         return Reply(

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from boxqte.errors import ModelError
 from boxqte.exact import shown
-from boxqte.models.importers.structure import integer
+from boxqte.models.importers.structure import ANY_MODEL, integer
 
 Native = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.int64]]
 Values = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
@@ -25,7 +25,7 @@ def fitted(model: Any, attribute: str, where: str) -> Any:
 def classes_of(model: Any, where: str) -> tuple[Any, ...]:
     classes = fitted(model, "classes_", where)
     if isinstance(classes, list) or getattr(model, "n_outputs_", 1) != 1:
-        raise ModelError(f"{where}: predicts several targets at once; accepted is a model of one target")
+        raise ModelError(f"{where}: predicts several targets at once; accepted is a model of one target; {ANY_MODEL}")
     if not isinstance(classes, np.ndarray) or classes.ndim != 1 or len(set(classes.tolist())) != len(classes):
         raise ModelError(f"{where}.classes_: expected distinct classes, found {shown(classes)}")
     if len(classes) < 2:

@@ -20,7 +20,7 @@ from boxqte.errors import ModelError
 from boxqte.exact import shown
 from boxqte.models.ensemble import EnsembleBuilder, FloatArray, Test, TreeEnsemble
 from boxqte.models.importers import ImportedModel, load_model
-from boxqte.models.importers.sklearn_estimator import classes_of, feature_names, fitted, native, values
+from boxqte.models.importers.sklearn_estimator import classes_of, feature_names, fitted, native, responses, values
 from boxqte.models.importers.structure import ANY_MODEL, numbers, within
 
 U = Fraction(1, 2**53)
@@ -90,7 +90,7 @@ def read_bagging(model: Any, where: str) -> ImportedModel:
             ensemble = _forest(member, here, len(members))
             value = _spread(_fractions(ensemble), own.tolist(), len(classes))
         parts.append(Part(ensemble, value, Fraction(1), _checked(features, ensemble, here)))
-    return ImportedModel(_mean(parts, names, classes), where, native(model, classes))
+    return ImportedModel(_mean(parts, names, classes), where, native(model, classes), **responses(model))
 
 
 def read_voting(model: Any, where: str) -> ImportedModel:
@@ -118,7 +118,7 @@ def read_voting(model: Any, where: str) -> ImportedModel:
             value = _fractions(ensemble)
         value = _spread(value, range(len(classes)), len(classes))
         parts.append(Part(ensemble, value, weight, _checked(every, ensemble, here)))
-    return ImportedModel(_mean(parts, names, classes), where, native(model, classes))
+    return ImportedModel(_mean(parts, names, classes), where, native(model, classes), **responses(model))
 
 
 def read_mean_regressor(model: Any, where: str) -> ImportedModel:
@@ -162,7 +162,7 @@ def _mean(parts: Sequence[Part], names: Sequence[str], classes: tuple[Any, ...])
         error += part.weight / total * (inner.rounding_error() + (2 * len(parts) + 10) * U * size)
     n_trees = sum(part.ensemble.n_trees for part in parts)
     n_outputs = 1 if len(classes) <= 2 else len(classes)
-    return builder.build(
+    mean = builder.build(
         library="sklearn",
         feature_names=names,
         base=[base] * n_outputs,
@@ -171,6 +171,7 @@ def _mean(parts: Sequence[Part], names: Sequence[str], classes: tuple[Any, ...])
         scale=factor * n_trees if classes else factor,
         further_rounding=error,
     )
+    return replace(mean, leaf_error=max(part.ensemble.leaf_error for part in parts))
 
 
 def _common_divisor(shares: Sequence[Fraction]) -> Fraction:
@@ -255,7 +256,7 @@ def read_adaboost(model: Any, where: str) -> ImportedModel:
         scale=scale,
         further_rounding=(len(weights) + 4) * U * 2,  # the sum of the weights, and the division by it
     )
-    return ImportedModel(ensemble, where, native(model, classes))
+    return ImportedModel(ensemble, where, native(model, classes), probability=responses(model)["probability"])
 
 
 def _tree_votes(member: Any, where: str, labels: tuple[Any, ...]) -> tuple[TreeEnsemble, npt.NDArray[np.int64]]:
@@ -388,8 +389,10 @@ def _only(
         further_rounding=old.further_rounding + 4 * U,  # a weight, and the division by it
     )
     # A table of categories is the member's own to write.
-    own = inner.native if _encodes(inner, estimator) else native(model, classes, ensemble.categories)
-    return replace(inner, ensemble=ensemble, source=source, native=own)
+    if _encodes(inner, estimator):
+        return replace(inner, ensemble=ensemble, source=source)
+    asked = {"margin": None} | responses(model, ensemble.categories)
+    return replace(inner, ensemble=ensemble, source=source, native=native(model, classes, ensemble.categories), **asked)
 
 
 def _relabelled(inner: ImportedModel, classes: tuple[Any, ...]) -> ImportedModel:
