@@ -8,6 +8,7 @@ known far better than the two rates it lies between.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -284,16 +285,12 @@ def _groups(grid: Grid) -> list[_Values]:
     order = [[axis.attribute.name for axis in axes].index(name) for name in grid.property.sensitive]
     by_cells = {combination.cells: combination for combination in combinations(grid)}
     parts = [_parts(axis) for axis in axes]
-    count = 1
-    for part in parts:
-        count *= len(part)
+    count = math.prod(map(len, parts))
     if count > MAX_GROUPS:
         raise PropertyError(f"sensitive: {count:,} groups, at most {MAX_GROUPS} can be compared; name fewer attributes")
     groups = []
     for chosen in itertools.product(*parts):
-        mass = ONE
-        for part in chosen:
-            mass *= part.mass
+        mass = math.prod((part.mass for part in chosen), start=ONE)
         if mass:
             texts = tuple(chosen[j].text for j in order)
             keys = tuple(part.key for part in chosen)
@@ -458,10 +455,11 @@ def _row_rates(grid: Grid, data: Any, groups: Sequence[_Values], confidence: flo
         entry = counts.setdefault(key, [0, 0])
         entry[0] += 1
         entry[1] += kind != LOW
-    return [_row_rate(*counts.get(group.keys, (0, 0)), confidence) for group in groups]
+    return [_row_rate(counts.get(group.keys, [0, 0]), confidence) for group in groups]
 
 
-def _row_rate(rows: int, positive: int, confidence: float) -> RowRate:
+def _row_rate(count: list[int], confidence: float) -> RowRate:
+    rows, positive = count
     if not rows:
         return RowRate(0, 0, None, None, None)
     return RowRate(rows, positive, positive / rows, *clopper_pearson(positive, rows, confidence))

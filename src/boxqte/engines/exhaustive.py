@@ -37,7 +37,7 @@ class Exhaustive:
 
     name = "exhaustive"
     Options = ExhaustiveOptions
-    capabilities = frozenset({Capability.MANY_CLASSES})
+    capabilities = frozenset({Capability.MANY_CLASSES, Capability.PARTNERS})
 
     def __init__(self, options: ExhaustiveOptions | None = None):
         self.options = options or ExhaustiveOptions()

@@ -364,6 +364,7 @@ class Capability(Enum):
     CHECKPOINT = "checkpoints"
     CERTIFICATE = "certificates"
     CLUSTER = "a Dask cluster"
+    PARTNERS = "monotonicity, scores and bounded changes"
 
 
 class Engine(Protocol):

@@ -12,6 +12,7 @@ WORDS: dict[Capability, tuple[type[BoxQTEError], str]] = {
     Capability.CHECKPOINT: (CheckpointError, "cannot save its state (checkpoint)"),
     Capability.CERTIFICATE: (CertificateError, "writes no certificate"),
     Capability.CLUSTER: (EngineError, "runs in this process only"),
+    Capability.PARTNERS: (EngineError, "lets x' be any input that differs in a sensitive attribute"),
 }
 
 
@@ -40,6 +41,7 @@ def refuse(name: str, grid: AnyGrid, companions: Companions) -> None:
         Capability.CHECKPOINT: companions.keeper is not None,
         Capability.CERTIFICATE: companions.recorder is not None,
         Capability.CLUSTER: companions.cluster is not None,
+        Capability.PARTNERS: isinstance(grid, Grid) and grid.partners is not None,
     }
     able = engine_class(name).capabilities
     for capability, wanted in asked.items():
@@ -50,6 +52,15 @@ def refuse(name: str, grid: AnyGrid, companions: Companions) -> None:
             raise error(f"engine '{name}' {words}{found}; {capability.value}: engines {others}")
     if many and (companions.keeper is not None or companions.recorder is not None):
         raise ModelError("checkpoints and certificates are for models with two classes; leave them out for this model")
+    if isinstance(grid, Grid) and grid.partners is not None:
+        if companions.recorder is not None:
+            raise CertificateError(
+                f"certificate: there are none for {grid.property.kind} or bounded changes; leave it out"
+            )
+        if grid.partners.gap and not grid.thresholds.all_confident and name != "exhaustive":
+            raise EngineError(
+                f"engine '{name}' answers scores for all inputs; leave kappa out, or use engine exhaustive"
+            )
     moved = [n for n, value in grid.property.tolerances(grid.space).items() if value]
     if companions.recorder is not None and moved:
         raise CertificateError(

@@ -26,6 +26,7 @@ from boxqte.questions.properties import Monotonicity, Property, ScoreFairness, c
 from boxqte.space.attributes import Attribute
 from boxqte.space.space import Space
 
+HALF = Fraction(1, 2)
 UNITS_OF_ERROR = 8
 
 

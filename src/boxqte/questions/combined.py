@@ -14,6 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from boxqte.errors import EngineError
 from boxqte.questions.axes import Axis, Cell
 from boxqte.questions.grid import AnyGrid, Cut, Grid
 from boxqte.questions.variations import part_of_cell
@@ -52,6 +53,8 @@ def combined_grid(grid: Grid, chosen: Sequence[Combination]) -> Grid:
 
     With two combinations x' must take the other one (their cells count as single points). With one, x' stays in it.
     """
+    if grid.partners is not None:
+        raise EngineError(f"pairs of sensitive values are not told apart for {grid.property.kind} or bounded changes")
     sensitive = [a for a, axis in enumerate(grid.axes) if axis.sensitive]
     others = [a for a, axis in enumerate(grid.axes) if not axis.sensitive]
     n = len(chosen)

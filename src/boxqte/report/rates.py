@@ -21,7 +21,7 @@ def rates_text(found: GroupRates) -> str:
     question     the share of class 1 by race; world: the space
     ...
     """
-    rows = [("group", "share of the space", "rate of class 1", "by the best rate")]
+    rows: list[tuple[str, ...]] = [("group", "share of the space", "rate of class 1", "by the best rate")]
     for group in found.groups:
         ratio = "" if group.ratio is None else _cell(group.ratio)
         rows.append((group.name, f"{group.mass:.4g}", _cell(group.rate), ratio))

@@ -295,7 +295,7 @@ def into_64_bits(grid: Grid) -> tuple[npt.NDArray[np.int64], int, Thresholds, in
         return values, grid.base, t, grid.rounding, 0, 0
     # Each rounded value is within half a unit; base and thresholds add one more each.
     fuzz = (len(grid.roots) + 1) // 2 + 3
-    scaled = Thresholds(*(v >> shift for v in (t.pos, t.neg, t.conf_pos, t.conf_neg)), t.counted)
+    scaled = Thresholds(t.pos >> shift, t.neg >> shift, t.conf_pos >> shift, t.conf_neg >> shift, t.counted)
     if t.signs_only:  # keep pos = neg + 1: the sign alone decides
         scaled = Thresholds(scaled.neg + 1, scaled.neg, scaled.neg + 1, scaled.neg, t.counted)
     elif scaled.signs_only:  # ties without a class must not vanish in the rounding; one unit is within the fuzz

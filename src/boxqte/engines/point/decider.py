@@ -10,7 +10,8 @@ import numpy.typing as npt
 from boxqte import _core
 from boxqte.engines.point.exact import counterexample
 from boxqte.engines.point.trees import Int32Array, Int64Array, PointProblem, compile_binary
-from boxqte.questions.grid import AnyGrid, binary
+from boxqte.errors import EngineError
+from boxqte.questions.grid import AnyGrid, Grid, binary
 
 __all__ = ["FAIR", "LOW", "UNFAIR", "UNKNOWN", "PointDecider", "Verdicts"]
 
@@ -72,6 +73,8 @@ class PointDecider:
     """
 
     def __init__(self, grid: AnyGrid, *, dense_limit: int = DENSE_LIMIT):
+        if isinstance(grid, Grid) and grid.partners is not None:
+            raise EngineError(f"points are not decided for {grid.property.kind} or bounded changes yet; use `quantify`")
         self.grid = grid
         self.problem = self._compile()
         self.core = self.problem.core(dense_limit)
