@@ -29,6 +29,7 @@ from boxqte.engines.protocol import Decided, Limits, Outcome, Status, Watch
 from boxqte.engines.refusals import two_classes
 from boxqte.errors import PropertyError, SpaceError
 from boxqte.exact import Number, down, fraction, plain, up
+from boxqte.models.decision import Threshold, decision_text
 from boxqte.models.importers import load_model
 from boxqte.questions.axes import Axis
 from boxqte.questions.building import build_any_grid
@@ -187,7 +188,7 @@ class GroupRates:
             "rounding_ambiguous": self.rounding_ambiguous,
             "input_rounding": self.input_rounding,
             "seconds": self.seconds,
-            "model": vars(self.model),
+            "model": {k: v for k, v in vars(self.model).items() if k != "decision"},
             "space_fingerprint": self.space_fingerprint,
         }
 
@@ -205,6 +206,7 @@ def group_rates(
     workers: int | None = None,
     memory_limit: int | None = None,
     allow_pickle: bool = False,
+    threshold: Threshold | None = None,
 ) -> GroupRates:
     """For every value (or combination of values) of the sensitive attributes, the share that gets class 1.
 
@@ -220,6 +222,8 @@ def group_rates(
         Of the intervals of the rows.
     time_limit
         Seconds for everything; bounds that are certain are given whenever it ends.
+    threshold
+        The decision rule in place of the model's own `predict`, as `load_model` takes it.
 
     Examples
     --------
@@ -235,7 +239,7 @@ def group_rates(
         raise PropertyError(f"require_ratio: must be above 0 and at most 1, found {plain(level)}")
     if not 0 < number(confidence, "confidence", SpaceError) < 1:
         raise SpaceError(f"confidence: must lie between 0 and 1, found {confidence}")
-    imported, space = load_model(model, allow_pickle=allow_pickle), read_space(space)
+    imported, space = load_model(model, allow_pickle=allow_pickle, threshold=threshold), read_space(space)
     prop = Fairness(sensitive)
     grid = two_classes(build_any_grid(imported.ensemble, space, prop), "rates")
     groups = _groups(grid)
@@ -256,7 +260,7 @@ def group_rates(
         status=found.status,
         seconds=budget.used,
         model=summary(imported),
-        decision="class 1 as the library's own predict decides",
+        decision=decision_text(imported.ensemble.decision) or "as the library's own predict decides",
         space_fingerprint=space.fingerprint(),
         rounding_ambiguous=found.ambiguous,
         input_rounding=up(grid.input_rounding),

@@ -13,6 +13,7 @@ from boxqte.cli.arguments import (
     check_output,
     converter,
     raise_first,
+    read_model,
     read_names,
     write_json,
 )
@@ -50,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     from boxqte.space.tables import read_table
 
     found = group_rates(
-        arguments.model,
+        read_model(arguments),
         Space.load(arguments.space),
         names,
         data=None if arguments.data is None else read_table(arguments.data),
@@ -59,7 +60,6 @@ def run(arguments: argparse.Namespace) -> int:
         time_limit=arguments.time_limit,
         workers=arguments.workers,
         memory_limit=arguments.memory_limit,
-        allow_pickle=arguments.allow_pickle,
     )
     unwritten = write_json(arguments.json, found.to_json())
     if arguments.json != "-":
