@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import product
 
@@ -10,7 +11,7 @@ from boxqte.models.ensemble import TreeEnsemble
 from boxqte.questions.properties import Fairness, Monotonicity, Property, ScoreFairness
 from boxqte.space.attributes import Attribute
 from boxqte.space.space import Space
-from tests.naive import ZERO, NaiveAnswer, Oracle, Piece, Point, Value, naive_class, naive_confident, real_pieces
+from tests.naive import ZERO, NaiveAnswer, Oracle, Piece, Point, Value, naive_confident, naive_threshold, real_pieces
 
 
 def naive_rates(
@@ -38,7 +39,7 @@ def naive_measure(ensemble: TreeEnsemble, space: Space, prop: Property) -> Naive
         if not mass:
             continue
         x = oracle.representative(pieces)
-        if oracle.is_confident(oracle.margin(x)):
+        if oracle.is_confident(x):
             confident += mass
             if any(is_witness(oracle, x, other) for other in exchanged(oracle, x)):
                 counterexample += mass
@@ -95,23 +96,33 @@ def is_witness(oracle: Oracle, x: Point, other: Point) -> bool:
             return False
     F, G = oracle.margin(x), oracle.margin(other)
     if isinstance(prop, ScoreFairness):
-        assert prop.scale != "probability"
+        if prop.scale == "probability" and oracle.ensemble.link == "sigmoid":
+            return probabilities_differ(F, G, prop.at_most)
         return abs(F - G) > prop.at_most
     if isinstance(prop, Monotonicity):
         one, two = x[prop.sensitive[0]], other[prop.sensitive[0]]
         if one is None or two is None:
             return False
         more = two > one if prop.direction == "increasing" else two < one  # x' is to have at least as much as x
-        below, above = (F, G) if more else (G, F)
+        below, above = (x, other) if more else (other, x)
         if prop.on == "score":
-            return below > above
-        classes = [naive_class(oracle.ensemble, prop, margin) for margin in (below, above)]
-        return None not in classes and classes[0] > classes[1]
+            return oracle.margin(below) > oracle.margin(above)
+        return oracle.class_of(below) == 1 and oracle.class_of(above) == 0
     own, rival = oracle.class_of(x), oracle.class_of(other)
     partner = replace_kappa(prop)
-    return own is not None and rival is not None and own != rival and naive_confident(oracle.ensemble, partner, G)
+    sure = naive_confident(oracle.ensemble, partner, G, naive_threshold(oracle.ensemble, other))
+    return own is not None and rival is not None and own != rival and sure
 
 
 def replace_kappa(prop: Property) -> Property:
     """A property whose kappa is what x' must exceed."""
     return Fairness(prop.sensitive, 0, prop.partner_kappa, tie=prop.tie)
+
+
+def probabilities_differ(F: Fraction, G: Fraction, by_more_than: Fraction) -> bool:
+    """|p(F) - p(G)| > a change, with 80 digits, which must settle it."""
+    with localcontext(prec=80):
+        p, q, change = (Decimal(v.numerator) / Decimal(v.denominator) for v in (F, G, by_more_than))
+        apart = abs(1 / (1 + (-p).exp()) - 1 / (1 + (-q).exp())) - change
+        assert F == G or not change or abs(apart) > Decimal(10) ** -60
+        return apart > 0

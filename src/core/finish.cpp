@@ -30,6 +30,19 @@ unsigned between(const std::int64_t* values, std::int64_t lowest, std::int64_t h
 #endif
 }
 
+/// Entries of a sorted list, from rank to rank.
+struct Ranks {
+  int first = 0, last = 0;
+
+  int size() const { return std::max(last - first, 0); }
+};
+
+Ranks meet(Ranks one, Ranks two) { return {std::max(one.first, two.first), std::min(one.last, two.last)}; }
+
+double mass(const Values& list, Ranks ranks) {
+  return ranks.size() > 0 ? list.prefix(ranks.last) - list.prefix(ranks.first) : 0.0;
+}
+
 }  // namespace
 
 Finisher::Finisher(const Problem& problem, const ResidualTrees& trees, std::size_t memory)
@@ -443,30 +456,69 @@ Finisher::Count Finisher::count_related(const Node& node, const Values& a, const
   return count;
 }
 
-Finisher::Count Finisher::count_scores(const Node& node, const Values& a, const Values& b) {
-  // Two margins that are at least `gap` apart (Theorem 12): what all classes add has no say, only its mass counts.
+void Finisher::score_ranges(const Node& node) {
+  // For every class and cell the margins that are too far from the smallest, and from the largest of its partners'.
   const Thresholds& t = problem_.thresholds;
-  const std::int64_t gap = problem_.partners.gap;
-  Count count;
-  Sum all;
-  for (int i = 0; i < a.size(); ++i)
-    for (int j = 0; j < b.size(); ++j) all.add(a.mass(i) * b.mass(j));
-  double unfair = 0.0;
-  for (int cell = 0; cell < n_cells_; ++cell) {
-    double share = 0.0, near = 0.0;
-    for (int c = 0; c < node.n_classes; ++c) {
+  ranges_.resize(static_cast<std::size_t>(node.n_classes) * n_cells_);
+  for (int c = 0; c < node.n_classes; ++c)
+    for (int cell = 0; cell < n_cells_; ++cell) {
       const std::size_t at = static_cast<std::size_t>(c) * n_cells_ + cell;
-      const std::int64_t down = margins_[c][cell] - partner_low_[at], up = partner_high_[at] - margins_[c][cell];
-      if (down >= gap || up >= gap) share += node.class_mass[c];
-      const std::int64_t closest = std::min(std::abs(down - gap), std::abs(up - gap));
-      if (closest <= 2 * t.band) near += node.class_mass[c];
-      count.fuzzy |= t.fuzz > 0 && closest <= 2 * t.fuzz;
+      for (const bool above : {false, true}) {
+        const std::int64_t d = above ? partner_high_[at] - margins_[c][cell] : margins_[c][cell] - partner_low_[at];
+        const Scores& scores = problem_.partners.scores;
+        ranges_[at][above] = {scores.too_far(d, above, t.fuzz, true), scores.too_far(d, above, t.fuzz, false),
+                              scores.too_far(d, above, t.band + t.fuzz, true),
+                              scores.too_far(d, above, t.band + t.fuzz, false)};
+      }
     }
-    unfair += cell_mass_[cell] * share;
-    count.near += cell_mass_[cell] * near * all.value();
-    if (cell % block == block - 1 || cell == n_cells_ - 1) {
-      count.unfair.add(unfair * all.value());
-      unfair = 0.0;
+}
+
+Finisher::Count Finisher::count_scores(const Node& node, const Values& a, const Values& b) {
+  // Margins of a range, but for those that are not confident (Theorem 12): differences of ranks in B.
+  const Thresholds& t = problem_.thresholds;
+  Count count;
+  for (int i = 0; i < a.size(); ++i) {
+    double unfair = 0.0, low = 0.0;
+    for (int cell = 0; cell < n_cells_; ++cell) {
+      grid_.check_halt();
+      double cell_unfair = 0.0, cell_low = 0.0, near = 0.0;
+      for (int c = 0; c < node.n_classes; ++c) {
+        const std::int64_t v = margins_[c][cell] + a.value(i);
+        const auto ranks = [&](const MarginRange& r) {
+          return r.empty() ? Ranks{} : Ranks{b.rank(r.first - 1 - v), b.rank(r.last - v)};
+        };
+        Ranks unsure;
+        if (!t.all_confident) {
+          const std::int64_t edges[] = {t.conf_neg - v, t.conf_pos - 1 - v};
+          unsure = {b.rank(edges[0]), b.rank(edges[1])};
+          for (const int k : {0, 1}) {
+            const int rank = k == 0 ? unsure.first : unsure.last;
+            near += node.class_mass[c] * b.near(rank, edges[k], t.band);
+            if (t.fuzz > 0) count.fuzzy |= b.near(rank, edges[k], t.fuzz) > 0.0;
+          }
+        }
+        Ranks far[2];
+        for (const int k : {0, 1}) {
+          const Reach& reach = ranges_[static_cast<std::size_t>(c) * n_cells_ + cell][k];
+          far[k] = ranks(reach.sure);
+          const Ranks maybe = ranks(reach.maybe);
+          count.fuzzy |= far[k].size() != maybe.size();
+          near += node.class_mass[c] * (mass(b, ranks(reach.wide)) - mass(b, ranks(reach.narrow)));
+        }
+        const Ranks both = meet(far[0], far[1]);
+        const double found = mass(b, far[0]) + mass(b, far[1]) - mass(b, both) - mass(b, meet(far[0], unsure)) -
+                             mass(b, meet(far[1], unsure)) + mass(b, meet(both, unsure));
+        cell_unfair += node.class_mass[c] * found;
+        cell_low += node.class_mass[c] * mass(b, unsure);
+      }
+      count.near += cell_mass_[cell] * a.mass(i) * near;
+      unfair += cell_mass_[cell] * cell_unfair;
+      low += cell_mass_[cell] * cell_low;
+      if (cell % block == block - 1 || cell == n_cells_ - 1) {
+        count.unfair.add(a.mass(i) * unfair);
+        count.low.add(a.mass(i) * low);
+        unfair = low = 0.0;
+      }
     }
   }
   return count;
@@ -490,8 +542,9 @@ bool Finisher::finish(const Node& node, const Parts& parts, Masses& masses, cons
     vector_margins(node, parts);
     partners.extremes(
         n_cells_, [&](int c, bool) { return margins_[c].data(); }, partner_low_, partner_high_, partner_work_);
-    if (!partners.scores()) b.index(work_, cache_.arena());
-    count = partners.scores() ? count_scores(node, a, b) : count_related(node, a, b);
+    b.index(work_, cache_.arena());
+    if (partners.scores.asked()) score_ranges(node);
+    count = partners.scores.asked() ? count_scores(node, a, b) : count_related(node, a, b);
   } else if (problem_.thresholds.simple) {
     const Thresholds& t = problem_.thresholds;
     lay_out_vector(node, parts);

@@ -5,6 +5,7 @@
 // B's distribution function (docs/engine.md, Theorem 4).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -41,6 +42,11 @@ class Finisher {
     bool fuzzy = false;
   };
 
+  /// Margins that are too far from another one: surely, or maybe; wide and narrow: the same with the library's rounding.
+  struct Reach {
+    MarginRange sure, maybe, narrow, wide;
+  };
+
   Values& list(const Node& node, const Parts& parts, Side side);
   Values& part_list(const Node& node, const Parts& parts, int k);
   void begin_key(const Node& node, const Parts& parts, Side side, int only);
@@ -59,6 +65,7 @@ class Finisher {
   Count compare_entries(const Values& a, const Values& b);
   Count count_confident(const Node& node, const Values& a, const Values& b);
   Count count_related(const Node& node, const Values& a, const Values& b);
+  void score_ranges(const Node& node);
   Count count_scores(const Node& node, const Values& a, const Values& b);
   double outside(const Node& node, const Parts& parts) const;
 
@@ -85,6 +92,8 @@ class Finisher {
   std::vector<std::int64_t> row_least_, row_most_;  ///< the same of the rows alone, over their own axes
   std::vector<std::vector<std::int64_t>> margins_;  ///< class x cell, where every class counts on its own
   std::vector<std::int64_t> partner_low_, partner_high_, partner_work_;  ///< class x cell: extremes of its partners
+  std::vector<std::array<Reach, 2>>
+      ranges_;  ///< class x cell: from the smallest, and from the largest of its partners' margins
   std::vector<std::int64_t> values_;
 };
 

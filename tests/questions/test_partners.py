@@ -27,7 +27,8 @@ def asked(problem: Problem, seed: int) -> list[Property]:
     some = rng.sample(names, rng.randint(1, min(2, len(names))))
     kappa = problem.property.kappa
     questions: list[Property] = [
-        ScoreFairness(some, rng.choice([0, Fraction(1, 4), 1]), "margin"),
+        ScoreFairness(some, rng.choice([0, Fraction(1, 4), 1]), "margin", kappa),
+        ScoreFairness(some, rng.choice([0, Fraction(1, 100), Fraction(1, 10), Fraction(1, 2)]), "probability", kappa),
         Fairness(some, 0, kappa, partner_kappa=rng.choice(KAPPAS), tie=problem.property.tie),
     ]
     if numeric:

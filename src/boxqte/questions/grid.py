@@ -14,6 +14,7 @@ from boxqte.errors import ModelError
 from boxqte.models.ensemble import TreeEnsemble
 from boxqte.questions.axes import Axis, Int32Array
 from boxqte.questions.properties import Property
+from boxqte.questions.scores import ProbabilityScale
 from boxqte.space.space import Space
 
 
@@ -69,6 +70,13 @@ class Partners:
     gap: int = 0
     """Above 0: not classes are compared but margins, F(x) - F(x') >= gap for some x' in low[c], or F(x') - F(x) >= gap for
     some x' in high[c]; in units of F."""
+    scale: ProbabilityScale | None = None
+    """Not classes are compared but probabilities."""
+
+    @property
+    def scores(self) -> bool:
+        """Whether scores are compared, not classes."""
+        return self.gap > 0 or self.scale is not None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -127,6 +135,21 @@ class Grid(AnyGrid):
     @builtins.property
     def low_possible(self) -> bool:
         return not self.thresholds.all_confident
+
+    def targets(self, F: int) -> tuple[int | None, int | None]:
+        """What a confident x with margin F looks for: an x' with a margin of at most the first, or of at least the second.
+
+        Where `partners` say so, the first among those of its low range, the second among those of its high range.
+        """
+        partners, t = self.partners, self.thresholds
+        if partners is not None and partners.scale is not None:
+            return partners.scale.below(F), partners.scale.above(F)
+        if partners is not None and partners.gap:
+            return F - partners.gap, F + partners.gap
+        counts = 1 if t.conf_pos <= F else -1
+        if t.counted not in (0, counts):
+            return None, None
+        return (t.neg, None) if counts > 0 else (None, t.pos)
 
 
 def binary(grid: AnyGrid) -> Grid:

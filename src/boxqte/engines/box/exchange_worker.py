@@ -127,12 +127,13 @@ class ExchangeWorker:
 
 def _related_kind(grid: Grid, F: int, low: list[int], high: list[int]) -> int:
     """The verdict on an x with margin F whose partners have these margins (docs/engine.md, Theorems 11 and 12)."""
-    t, gap = grid.thresholds, grid.partners.gap if grid.partners is not None else 0
+    t = grid.thresholds
     if t.conf_neg < F < t.conf_pos:
         return LOW
-    if gap:
-        return UNFAIR if any(gap <= F - G for G in low) or any(gap <= G - F for G in high) else FAIR
-    found = any(t.neg >= G for G in low) if t.conf_pos <= F else any(t.pos <= G for G in high)
+    below, above = grid.targets(F)
+    found = (below is not None and any(below >= G for G in low)) or (
+        above is not None and any(above <= G for G in high)
+    )
     return UNFAIR if found else FAIR
 
 
@@ -178,7 +179,8 @@ def rounding_bound(problem: Problem, n_classes: int) -> Fraction:
     cells = sum(int(n) + 1 for n in problem.axes.n_cells.tolist())
     simple = problem.grid.thresholds.signs_only and problem.grid.partners is None
     classes = 0 if simple else 2 * n_classes + 2
-    roundings = cells + 7 * problem.n_axes + classes + BLOCK + FEW + 64
+    scores = 32 if problem.grid.partners is not None and problem.grid.partners.scores else 0  # unions of ranges
+    roundings = cells + 7 * problem.n_axes + classes + BLOCK + FEW + scores + 64
     # (1 + u)**k - 1 <= 1.01 k u for k u <= 0.01; 2**-1000 is for products that underflow
     return Fraction(101, 100) * roundings / 2**53 + Fraction(1, 2**1000)
 
