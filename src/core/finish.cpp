@@ -30,19 +30,6 @@ unsigned between(const std::int64_t* values, std::int64_t lowest, std::int64_t h
 #endif
 }
 
-/// Entries of a sorted list, from rank to rank.
-struct Ranks {
-  int first = 0, last = 0;
-
-  int size() const { return std::max(last - first, 0); }
-};
-
-Ranks meet(Ranks one, Ranks two) { return {std::max(one.first, two.first), std::min(one.last, two.last)}; }
-
-double mass(const Values& list, Ranks ranks) {
-  return ranks.size() > 0 ? list.prefix(ranks.last) - list.prefix(ranks.first) : 0.0;
-}
-
 }  // namespace
 
 Finisher::Finisher(const Problem& problem, const ResidualTrees& trees, std::size_t memory)
@@ -228,6 +215,15 @@ void Finisher::open_cells(const Node& node, const Parts& parts, const Values& a,
   n_cells_ = kept;
 }
 
+void Finisher::row_sums(const Node& node) {
+  const std::size_t row_cells = rows_.cells;
+  row_sum_.resize(row_cells * node.n_classes);
+  each_class(node, [&](int c, std::int64_t constant, int first, const std::int64_t* sum, int n) {
+    std::int64_t* out = row_sum_.data() + c * row_cells + first;
+    for (int i = 0; i < n; ++i) out[i] = sum[i] + constant;
+  });
+}
+
 void Finisher::vector_margins(const Node& node, const Parts& parts) {
   lay_out_vector(node, parts);
   grid_.masses(layout_, 0, layout_.n, cell_mass_);
@@ -235,11 +231,7 @@ void Finisher::vector_margins(const Node& node, const Parts& parts) {
   grid_.sums(layout_, trees_of_part(node, parts.axes(0)), values_);
   if (margins_.size() < static_cast<std::size_t>(node.n_classes)) margins_.resize(node.n_classes);
   const std::size_t row_cells = rows_.cells;
-  row_sum_.resize(row_cells * node.n_classes);
-  each_class(node, [&](int c, std::int64_t constant, int first, const std::int64_t* sum, int n) {
-    std::int64_t* out = row_sum_.data() + c * row_cells + first;
-    for (int i = 0; i < n; ++i) out[i] = sum[i] + constant;
-  });
+  row_sums(node);
   for (int c = 0; c < node.n_classes; ++c) {
     margins_[c].assign(values_.begin(), values_.begin() + n_cells_);
     grid_.spread(rows_, row_sum_.data() + c * row_cells, layout_, margins_[c].data());
@@ -456,74 +448,6 @@ Finisher::Count Finisher::count_related(const Node& node, const Values& a, const
   return count;
 }
 
-void Finisher::score_ranges(const Node& node) {
-  // For every class and cell the margins that are too far from the smallest, and from the largest of its partners'.
-  const Thresholds& t = problem_.thresholds;
-  ranges_.resize(static_cast<std::size_t>(node.n_classes) * n_cells_);
-  for (int c = 0; c < node.n_classes; ++c)
-    for (int cell = 0; cell < n_cells_; ++cell) {
-      const std::size_t at = static_cast<std::size_t>(c) * n_cells_ + cell;
-      for (const bool above : {false, true}) {
-        const std::int64_t d = above ? partner_high_[at] - margins_[c][cell] : margins_[c][cell] - partner_low_[at];
-        const Scores& scores = problem_.partners.scores;
-        ranges_[at][above] = {scores.too_far(d, above, t.fuzz, true), scores.too_far(d, above, t.fuzz, false),
-                              scores.too_far(d, above, t.band + t.fuzz, true),
-                              scores.too_far(d, above, t.band + t.fuzz, false)};
-      }
-    }
-}
-
-Finisher::Count Finisher::count_scores(const Node& node, const Values& a, const Values& b) {
-  // Margins of a range, but for those that are not confident (Theorem 12): differences of ranks in B.
-  const Thresholds& t = problem_.thresholds;
-  Count count;
-  for (int i = 0; i < a.size(); ++i) {
-    double unfair = 0.0, low = 0.0;
-    for (int cell = 0; cell < n_cells_; ++cell) {
-      grid_.check_halt();
-      double cell_unfair = 0.0, cell_low = 0.0, near = 0.0;
-      for (int c = 0; c < node.n_classes; ++c) {
-        const std::int64_t v = margins_[c][cell] + a.value(i);
-        const auto ranks = [&](const MarginRange& r) {
-          return r.empty() ? Ranks{} : Ranks{b.rank(r.first - 1 - v), b.rank(r.last - v)};
-        };
-        Ranks unsure;
-        if (!t.all_confident) {
-          const std::int64_t edges[] = {t.conf_neg - v, t.conf_pos - 1 - v};
-          unsure = {b.rank(edges[0]), b.rank(edges[1])};
-          for (const int k : {0, 1}) {
-            const int rank = k == 0 ? unsure.first : unsure.last;
-            near += node.class_mass[c] * b.near(rank, edges[k], t.band);
-            if (t.fuzz > 0) count.fuzzy |= b.near(rank, edges[k], t.fuzz) > 0.0;
-          }
-        }
-        Ranks far[2];
-        for (const int k : {0, 1}) {
-          const Reach& reach = ranges_[static_cast<std::size_t>(c) * n_cells_ + cell][k];
-          far[k] = ranks(reach.sure);
-          const Ranks maybe = ranks(reach.maybe);
-          count.fuzzy |= far[k].size() != maybe.size();
-          near += node.class_mass[c] * (mass(b, ranks(reach.wide)) - mass(b, ranks(reach.narrow)));
-        }
-        const Ranks both = meet(far[0], far[1]);
-        const double found = mass(b, far[0]) + mass(b, far[1]) - mass(b, both) - mass(b, meet(far[0], unsure)) -
-                             mass(b, meet(far[1], unsure)) + mass(b, meet(both, unsure));
-        cell_unfair += node.class_mass[c] * found;
-        cell_low += node.class_mass[c] * mass(b, unsure);
-      }
-      count.near += cell_mass_[cell] * a.mass(i) * near;
-      unfair += cell_mass_[cell] * cell_unfair;
-      low += cell_mass_[cell] * cell_low;
-      if (cell % block == block - 1 || cell == n_cells_ - 1) {
-        count.unfair.add(a.mass(i) * unfair);
-        count.low.add(a.mass(i) * low);
-        unfair = low = 0.0;
-      }
-    }
-  }
-  return count;
-}
-
 double Finisher::outside(const Node& node, const Parts& parts) const {
   double product = 1.0;
   for (int axis = 0; axis < problem_.axes.size(); ++axis)
@@ -538,13 +462,14 @@ bool Finisher::finish(const Node& node, const Parts& parts, Masses& masses, cons
   Values& a = list(node, parts, Side::a);
   Count count;
   const Partners& partners = problem_.partners;
-  if (partners.asked()) {
+  if (partners.scores.asked()) {
+    count = count_scores(node, parts, a, b);
+  } else if (partners.asked()) {
     vector_margins(node, parts);
     partners.extremes(
         n_cells_, [&](int c, bool) { return margins_[c].data(); }, partner_low_, partner_high_, partner_work_);
     b.index(work_, cache_.arena());
-    if (partners.scores.asked()) score_ranges(node);
-    count = partners.scores.asked() ? count_scores(node, a, b) : count_related(node, a, b);
+    count = count_related(node, a, b);
   } else if (problem_.thresholds.simple) {
     const Thresholds& t = problem_.thresholds;
     lay_out_vector(node, parts);

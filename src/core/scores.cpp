@@ -9,8 +9,8 @@ namespace boxqte {
 namespace {
 
 /// More than the elementary functions, and the steps between them, can be wrong by; of what is computed, or of 1.
-constexpr long double error = 64 * static_cast<long double>(std::numeric_limits<double>::epsilon());
-constexpr long double far = 80;  // beyond this half width cosh x is exp(x) / 2 and tanh x is 1
+constexpr double error = 64 * std::numeric_limits<double>::epsilon();
+constexpr double far = 80;  // beyond this half width cosh x is exp(x) / 2 and tanh x is 1
 
 }  // namespace
 
@@ -18,22 +18,22 @@ MarginRange Scores::too_far(std::int64_t d, bool above, std::int64_t slack, bool
   const std::int64_t apart = surely ? d - 2 * slack : d + 2 * slack;
   if (apart <= 0) return {};
   if (!probabilities()) return apart >= gap ? MarginRange::all() : MarginRange{};
-  const long double sign = surely ? -1 : 1;
-  const long double h = static_cast<long double>(apart) / (2 * static_cast<long double>(unit));
-  const long double excess = std::tanh(h / 2) / (surely ? change_above : change_below) - 1;
-  const long double t = excess + sign * error * (2 + std::abs(excess));
+  const double sign = surely ? -1 : 1;
+  const double h = static_cast<double>(apart) / (2 * unit);
+  const double excess = std::tanh(h / 2) / (surely ? change_above : change_below) - 1;
+  const double t = excess + sign * error * (2 + std::abs(excess));
   if (t <= 0) return {};
-  long double r = 0;
+  double r = 0;
   if (h / 2 < far)
     r = 2 * std::asinh(std::cosh(h / 2) * std::sqrt(t));
   else  // cosh(h / 2) sqrt(t) is beyond 10^20, unless the change is within 10^-30 of 1, which no float is
     r = h + std::log(t);
   r += sign * error * (r + h + 1);
   if (r < 0) return {};
-  const long double wide = sign * (1 + static_cast<long double>(slack) + error * (h + r) * unit);
-  const long double middle = (above ? -h : h) * unit - rest, first = middle - r * unit - wide,
-                    last = middle + r * unit + wide;
-  constexpr auto end = static_cast<long double>(MarginRange::end);
+  const double wide = sign * (1 + static_cast<double>(slack) + error * (h + r) * unit);
+  const double middle = (above ? -h : h) * unit - rest, first = middle - r * unit - wide,
+               last = middle + r * unit + wide;
+  constexpr auto end = static_cast<double>(MarginRange::end);
   return {static_cast<std::int64_t>(std::ceil(std::clamp(first, -end, end))),
           static_cast<std::int64_t>(std::floor(std::clamp(last, -end, end)))};
 }
