@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from boxqte.answers.rates import GroupRates, group_rates
     from boxqte.answers.rows import Rows, check
     from boxqte.answers.samples import Sample
+    from boxqte.answers.score_changes import ScoreChanges, score_changes
     from boxqte.answers.verify import Verification, verify
     from boxqte.api.audit import Audit, audit
     from boxqte.api.gate import Policy
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     )
     from boxqte.models.ensemble import EnsembleBuilder, TreeEnsemble
     from boxqte.models.importers import load_model
-    from boxqte.questions.properties import Fairness, Robustness
+    from boxqte.questions.properties import Fairness, Monotonicity, Robustness, ScoreFairness
     from boxqte.report.plots import compare
     from boxqte.space.attributes import Attribute, Histogram
     from boxqte.space.populations import population
@@ -55,6 +56,7 @@ _WHERE = {
     "GroupRates": "answers.rates",
     "Histogram": "space.attributes",
     "ModelError": "errors",
+    "Monotonicity": "questions.properties",
     "Policy": "api.gate",
     "PropertyError": "errors",
     "Quantification": "api.quantify",
@@ -62,6 +64,8 @@ _WHERE = {
     "Robustness": "questions.properties",
     "Rows": "answers.rows",
     "Sample": "answers.samples",
+    "ScoreChanges": "answers.score_changes",
+    "ScoreFairness": "questions.properties",
     "Space": "space.space",
     "SpaceError": "errors",
     "Status": "engines.protocol",
@@ -76,6 +80,7 @@ _WHERE = {
     "load_model": "models.importers",
     "population": "space.populations",
     "quantify": "api.quantify",
+    "score_changes": "answers.score_changes",
     "verify": "answers.verify",
 }
 
@@ -91,6 +96,7 @@ __all__ = [
     "GroupRates",
     "Histogram",
     "ModelError",
+    "Monotonicity",
     "Policy",
     "PropertyError",
     "Quantification",
@@ -98,6 +104,8 @@ __all__ = [
     "Robustness",
     "Rows",
     "Sample",
+    "ScoreChanges",
+    "ScoreFairness",
     "Space",
     "SpaceError",
     "Status",
@@ -113,6 +121,7 @@ __all__ = [
     "load_model",
     "population",
     "quantify",
+    "score_changes",
     "verify",
 ]
 
