@@ -50,7 +50,11 @@ def check(problem: Problem, seed: int) -> None:
         exact = make_engine("exhaustive").run(grid, limits, Watch(limits)).decided
         assert (1 - exact.low, exact.unfair) == (wanted.confident, wanted.counterexample), prop
         for options in ({}, {"finish_limit": 8}, {"finish_limit": 8, "call_nodes": 1, "batch": 1}):
-            outcome = make_engine("box", options).run(grid, limits, Watch(limits))
+            watch = Watch(limits)
+            outcome = make_engine("box", options).run(grid, limits, watch)
+            if wanted.measure is not None:
+                for _, lower, upper in watch.trace:  # at any time
+                    assert lower <= wanted.measure <= upper, prop
             assert outcome.status is Status.CONVERGED
             found = outcome.decided
             for name in ("fair", "unfair", "low"):
