@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.answers.replay import replayed
-from boxqte.answers.samples import witness_values
+from boxqte.answers.samples import shown_partners, witness_values
 from boxqte.answers.values import FloatArray, GridValues
 from boxqte.basics.checks import worker_count
 from boxqte.engines.kinds import FAIR, LOW, UNFAIR
@@ -134,6 +134,7 @@ def check(
     other = found.witness[found.verdict == UNFAIR]
     if nearest and len(unfair):
         other = nearest_witnesses(decider, cells[unfair], x, other, threads)
+    other = shown_partners(grid, values, cells[unfair], other)
     witness = witness_values(grid, values, cells[unfair], other, x, np.random.default_rng(0))
     texts, distances = changes(grid, values, x, witness)
     said = pd.DataFrame(
