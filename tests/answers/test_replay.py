@@ -98,7 +98,6 @@ def says(model: Any, score: Any, prop: Property, x: pd.DataFrame, other: pd.Data
 
 QUESTIONS = [
     ScoreFairness("sex", 0.05, "margin"),
-    Monotonicity("age", "increasing"),
     Monotonicity("age", "decreasing"),
     Monotonicity("income", "increasing", "score"),
     Fairness("age", max_change={"age": 3}),
@@ -115,7 +114,7 @@ def test_pairs_are_replayed_as_the_question_asks(library: str) -> None:
         result = quantify(model, space(library), prop)
         if not result.counterexample.upper > 1e-9:
             continue
-        found = result.sample(300, random_state=1)
+        found = result.sample(200, random_state=1)
         assert found.replayed
         denied = np.flatnonzero(~says(model, score, prop, found.x, found.witness))
         assert found.disagreements.tolist() == denied.tolist(), prop

@@ -108,10 +108,10 @@ def test_many_pairs_satisfy_the_definition(block: int) -> None:
 @pytest.mark.parametrize("options", [{}, {"finish_limit": 5}])
 def test_draws_from_finite_spaces_are_by_mass(options: dict[str, Any]) -> None:
     done = 0
-    for seed in range(25):
-        problem = random_problem(random.Random(seed), eps=False, real=False, max_pieces=100)
+    for seed in range(14):
+        problem = random_problem(random.Random(seed), eps=False, real=False, max_pieces=60)
         done += sum(check_uniform(problem, prop, seed, **options) for prop in asked(problem, seed))
-    assert done > 15
+    assert done > 6
 
 
 def test_pairs_whose_margins_are_beyond_64_bits_satisfy_the_definition() -> None:
