@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from boxqte.answers.asked import Asked
 from boxqte.answers.existence import counterexample_cells
 from boxqte.answers.regions import Boxes, RegionStore, held_cells
+from boxqte.answers.replay import replayed
 from boxqte.answers.result import Result, asked_of
 from boxqte.answers.values import FloatArray, GridValues
 from boxqte.basics.machine import cores
@@ -23,15 +25,17 @@ from boxqte.engines.box.draw_worker import Drawer, can_draw
 from boxqte.engines.box.problem import Problem
 from boxqte.engines.kinds import UNFAIR
 from boxqte.engines.point import PointDecider, point_decider
+from boxqte.engines.point.exact import partners_of
 from boxqte.errors import EngineError
 from boxqte.exact import down, up
-from boxqte.questions.grid import AnyGrid
+from boxqte.questions.grid import AnyGrid, Grid
 
 if TYPE_CHECKING:
     import pandas as pd
 
 CHUNKS = 64  # the work is divided the same way however many threads there are, so that a seed means the same draws
 MAX_TRIES = 50_000_000
+MOST_COMBINATIONS = 10_000  # of sensitive cells that are tried one by one for an x' that can be written
 Int32Array = npt.NDArray[np.int32]
 Columns = list[FloatArray]
 
@@ -52,8 +56,8 @@ class Sample:
     replayed
         Whether the model's own library was asked about every pair.
     disagreements
-        The rows whose two inputs get the same class from the library, which sums and rounds in floating point. They
-        stay in the tables.
+        The rows that are no counterexample by the library's own classes (two inputs of the same class) or scores, which
+        it sums and rounds in floating point. They stay in the tables.
     """
 
     x: pd.DataFrame
@@ -106,11 +110,9 @@ def sample(
     complete = store.complete and not store.elsewhere
     found = max(Fraction(store.mass) - Fraction(store.elsewhere) - store.rounding, Fraction(0))
     share = 1.0 if complete else down(found / max(Fraction(ends.upper), found)) if found else 0.0
-    native = asked.model.native if replay else None
-    same = np.zeros(0, np.int64)
-    if native is not None:
-        same = np.flatnonzero(native(values.matrix(x)) == native(values.matrix(other)))
-    return Sample(values.frame(x), values.frame(other), complete, share, native is not None, same)
+    agreed = replayed(asked.model, values, x, other) if replay else None
+    denied = np.zeros(0, np.int64) if agreed is None else np.flatnonzero(~agreed)
+    return Sample(values.frame(x), values.frame(other), complete, share, agreed is not None, denied)
 
 
 def _one_by_one(asked: Asked, store: RegionStore) -> bool:
@@ -143,7 +145,7 @@ def drawn(
     """n pairs as columns of values."""
     cells, others = drawn_cells(asked, store, n, rng, workers)
     x = values.draw(cells, rng, workers)
-    return x, witness_values(asked.grid, values, cells, others, x, rng)
+    return x, witness_values(asked.grid, values, cells, shown_partners(asked.grid, values, cells, others), x, rng)
 
 
 def drawn_cells(
@@ -326,6 +328,7 @@ def witness_values(
 ) -> Columns:
     """x' from x and the base cells of x': equal where nothing forces it to differ, as near as possible elsewhere."""
     out: Columns = []
+    related = -1 if not isinstance(grid, Grid) or grid.partners is None else grid.partners.axis
     differs = np.zeros(len(cells), bool)
     sensitive = [a for a, axis in enumerate(grid.axes) if axis.sensitive]
     for a, axis in enumerate(grid.axes):
@@ -338,7 +341,12 @@ def witness_values(
             out.append(x[a])
             continue
         column = x[a].copy()
-        if axis.sensitive:
+        if a == related:  # the property says how far x' may be from x, or on which side
+            first, last = (ends[others[at, a]] for ends in alike(grid, a))
+            reach = dict(grid.property.max_change).get(axis.attribute.name)
+            column[at] = values.axes[a].nearest_among(first, last, x[a][at], reach)
+            differs |= moved
+        elif axis.sensitive:
             column[at] = values.axes[a].draw(_some_refined(axis)[others[at, a]], rng)
             differs |= moved
         else:
@@ -357,6 +365,41 @@ def witness_values(
             out[a][at[same]] = _another(values.axes[a], own[same], x[a][at[same]])
         rest = np.setdiff1d(rest, at)
     return out
+
+
+def shown_partners(grid: AnyGrid, values: GridValues, cells: npt.NDArray[np.integer], others: Int32Array) -> Int32Array:
+    """x' that can be shown: where one lies between two neighbouring floats, another one, if there is one (epsilon = 0)."""
+    sensitive = [a for a, axis in enumerate(grid.axes) if axis.sensitive]
+    shown = [values.axes[a].shown for a in sensitive]
+    if not isinstance(grid, Grid) or grid.has_tolerance or all(own.all() for own in shown):
+        return others
+    others = others.copy()
+    hidden = ~np.all([own[others[:, a]] for a, own in zip(sensitive, shown)], axis=0)
+    for i in np.flatnonzero(hidden).tolist():
+        free = itertools.product(*(np.flatnonzero(own).tolist() for own in shown))
+        found = next(partners_of(grid, cells[i].tolist(), itertools.islice(free, MOST_COMBINATIONS)), None)
+        if found is not None:
+            others[i] = found
+    return others
+
+
+def alike(grid: AnyGrid, a: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """base cell -> the first and the last cell of the stretch around it in which no cut tells two cells apart.
+
+    All their x' have the same margin. A window of places takes all of a stretch or nothing, so the value of a stretch that is
+    nearest to x is within a bounded change, while a cell of it may lie beyond.
+    """
+    axis = grid.axes[a]
+    masks = [cut.mask for cut in grid.cuts if cut.axis == a]
+    n = axis.n_cells
+    first, last = np.arange(n), np.arange(n)
+    for c in range(1, n):
+        if not axis.cells[c].missing and all(mask >> c & 1 == mask >> (c - 1) & 1 for mask in masks):
+            first[c] = first[c - 1]
+    for c in range(n - 2, -1, -1):
+        if first[c + 1] == first[c]:
+            last[c] = last[c + 1]
+    return first, last
 
 
 def _some_refined(axis: Any) -> npt.NDArray[np.int64]:

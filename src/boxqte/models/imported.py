@@ -35,6 +35,8 @@ class ImportedModel:
     """The library's own `decision_function` for such rows, where it has one..."""
     margin_unit: Fraction = Fraction(1)
     """... and what it is multiplied by to be the ensemble's margin."""
+    raw: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.floating]] | None = None
+    """The library's own margins for such rows in the ensemble's unit, where it gives them by another name than that."""
     pulled_back: Callable[[Asks], DecisionRule] | None = None
     """Where the probability is not the link of the margin (a calibrated model): the decision that a question about the
     probability means for the margin."""

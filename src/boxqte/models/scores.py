@@ -61,7 +61,7 @@ def with_value_threshold(model: ImportedModel, threshold: Number, *, exclusive: 
         tie="negative" if exclusive else "positive",
         further_rounding=ensemble.further_rounding + further,
     )
-    return replace(model, ensemble=decided, native=_native(model, limit, exclusive), values=None)
+    return replace(model, ensemble=decided, native=_native(model, limit, exclusive), values=None, raw=None)
 
 
 def _rounded(limit: Fraction, ensemble: TreeEnsemble) -> Fraction:

@@ -108,6 +108,11 @@ class AnyGrid:
         """Whether an input may fail to be confident."""
         raise NotImplementedError
 
+    @builtins.property
+    def mutual(self) -> bool:
+        """Whether x' makes x a counterexample iff x makes x' one (epsilon = 0): classes alone matter, and all exchanges."""
+        return not self.low_possible and not self.has_tolerance
+
     def n_cells(self) -> int:
         """How many base cells the whole space has."""
         return math.prod(axis.n_cells for axis in self.axes)
@@ -136,20 +141,26 @@ class Grid(AnyGrid):
     def low_possible(self) -> bool:
         return not self.thresholds.all_confident
 
-    def targets(self, F: int) -> tuple[int | None, int | None]:
-        """What a confident x with margin F looks for: an x' with a margin of at most the first, or of at least the second.
+    @builtins.property
+    def mutual(self) -> bool:
+        t = self.thresholds
+        return t.signs_only and not t.counted and self.partners is None and not self.has_tolerance
 
-        Where `partners` say so, the first among those of its low range, the second among those of its high range.
+    def targets(self, F: int) -> tuple[int | None, int | None]:
+        """What a confident x with margin F looks for: it is a counterexample iff one of its partners has at most the first
+        margin, or at least the second. None: nobody will do.
+
+        With `partners`, the first is asked of those in low, the second of those in high. Both grow with F, among the x for
+        which they are not None.
         """
         partners, t = self.partners, self.thresholds
         if partners is not None and partners.scale is not None:
             return partners.scale.below(F), partners.scale.above(F)
         if partners is not None and partners.gap:
             return F - partners.gap, F + partners.gap
-        counts = 1 if t.conf_pos <= F else -1
-        if t.counted not in (0, counts):
-            return None, None
-        return (t.neg, None) if counts > 0 else (None, t.pos)
+        if t.conf_pos <= F:
+            return (t.neg if t.counted >= 0 else None), None
+        return None, (t.pos if t.counted <= 0 else None)
 
 
 def binary(grid: AnyGrid) -> Grid:

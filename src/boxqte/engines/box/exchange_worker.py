@@ -127,13 +127,10 @@ class ExchangeWorker:
 
 def _related_kind(grid: Grid, F: int, low: list[int], high: list[int]) -> int:
     """The verdict on an x with margin F whose partners have these margins (docs/engine.md, Theorems 11 and 12)."""
-    t = grid.thresholds
-    if t.conf_neg < F < t.conf_pos:
+    if grid.thresholds.conf_neg < F < grid.thresholds.conf_pos:
         return LOW
-    below, above = grid.targets(F)
-    found = (below is not None and any(below >= G for G in low)) or (
-        above is not None and any(above <= G for G in high)
-    )
+    least, most = grid.targets(F)
+    found = (least is not None and any(least >= G for G in low)) or (most is not None and any(most <= G for G in high))
     return UNFAIR if found else FAIR
 
 

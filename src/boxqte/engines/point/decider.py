@@ -10,8 +10,8 @@ import numpy.typing as npt
 from boxqte import _core
 from boxqte.engines.point.exact import counterexample
 from boxqte.engines.point.trees import Int32Array, Int64Array, PointProblem, compile_binary
-from boxqte.errors import EngineError
-from boxqte.questions.grid import AnyGrid, Grid, binary
+from boxqte.questions.grid import AnyGrid, Partners, binary
+from boxqte.questions.scores import ProbabilityScale
 
 __all__ = ["FAIR", "LOW", "UNFAIR", "UNKNOWN", "PointDecider", "Verdicts"]
 
@@ -20,7 +20,10 @@ FAIR, UNFAIR, LOW, UNKNOWN = (
 )
 CLOSE, OPEN = _core.POINT_CLOSE, _core.POINT_OPEN
 DENSE_LIMIT = 4096
-NO_BUDGET = int(np.iinfo(np.int64).max)
+NOBODY = np.iinfo(np.int64)
+NO_BUDGET = int(NOBODY.max)
+BEYOND = 1 << 62  # so far apart no two margins are
+WIDEST = 1 << 60  # of what a target may be off by
 
 Windows = tuple[Int32Array, Int32Array]
 
@@ -73,8 +76,6 @@ class PointDecider:
     """
 
     def __init__(self, grid: AnyGrid, *, dense_limit: int = DENSE_LIMIT):
-        if isinstance(grid, Grid) and grid.partners is not None:
-            raise EngineError(f"points are not decided for {grid.property.kind} or bounded changes yet; use `quantify`")
         self.grid = grid
         self.problem = self._compile()
         self.core = self.problem.core(dense_limit)
@@ -122,12 +123,74 @@ class PointDecider:
                 witness[i] = other
         return Verdicts(verdict, witness)
 
+    def margins(self, cells: npt.NDArray[np.integer], workers: int = 1) -> Int64Array:
+        """F (of every class), rounded to 64 bits, for rows of base cells (points x axes of the grid)."""
+        outputs = np.empty((len(cells), len(self.problem.arrays["base"])), np.int64)
+        self.core.margins(np.ascontiguousarray(cells, np.int64), outputs, workers)
+        return outputs
+
     def _decide(self, batch: Batch, budget: int, workers: int) -> None:
         """Fill in verdicts and witnesses; CLOSE where 64 bits cannot tell."""
-        b, t = batch, self.problem.thresholds
-        thresholds = (t.pos, t.neg, t.conf_pos, t.conf_neg)
+        b, t, partners = batch, self.problem.thresholds, binary(self.grid).partners
+        if partners is not None:
+            self._decide_targets(batch, partners, budget, workers)
+            return
+        thresholds = (t.pos, t.neg, t.conf_pos, t.conf_neg, t.counted)
         self.core.decide(b.points, b.verdict, b.witness, thresholds, budget, workers, b.low, b.high)
+
+    def _decide_targets(self, batch: Batch, partners: Partners, budget: int, workers: int) -> None:
+        """The same where the property says who may be whose partner: each x has targets of its own (Grid.targets)."""
+        b, t, fuzz = batch, self.problem.thresholds, self.problem.fuzz
+        own = np.stack([axis.base[b.points[:, a]] for a, axis in enumerate(self.grid.axes)], axis=1)
+        F = self.margins(own, workers)[:, 0]
+        b.verdict[:] = CLOSE
+        b.verdict[(t.conf_neg + fuzz < F) & (t.conf_pos - fuzz > F)] = LOW
+        b.verdict[(t.conf_neg - fuzz >= F) | (t.conf_pos + fuzz <= F)] = OPEN
+        target, slack = self._targets(F, partners)
+        b.verdict[(slack == BEYOND) & (b.verdict == OPEN)] = CLOSE
+        ranges = np.array([(*low, *high) for low, high in zip(partners.low, partners.high)], np.int32).T
+        self.core.decide_targets(
+            b.points, b.verdict, b.witness, target, slack, partners.axis, np.ascontiguousarray(ranges), budget, workers,
+            b.low, b.high,
+        )  # fmt: skip
+
+    def _targets(self, F: Int64Array, partners: Partners) -> tuple[Int64Array, Int64Array]:
+        """`Grid.targets` in 64 bits, and by how much these, and a margin that is compared with them, can be off."""
+        t, fuzz, shift = self.problem.thresholds, self.problem.fuzz, self.problem.shift
+        if partners.scale is not None:
+            return _probability_targets(F, partners.scale, fuzz, shift)
+        if partners.gap:
+            gap = min(-(-partners.gap >> shift), BEYOND)
+            return np.stack([F - gap, F + gap], axis=1), np.full(len(F), 2 * fuzz + 1 if fuzz else 0, np.int64)
+        target = np.tile(np.array([NOBODY.min, NOBODY.max], np.int64), (len(F), 1))
+        if t.counted >= 0:
+            target[t.conf_pos <= F, 0] = t.neg
+        if t.counted <= 0:
+            target[t.conf_neg >= F, 1] = t.pos
+        return target, np.full(len(F), fuzz, np.int64)
 
     def _exactly(self, cells: list[int]) -> tuple[bool, list[int] | None]:
         """One point in Python's integers: whether it is confident, and an x' if it is a counterexample."""
         return counterexample(binary(self.grid), cells)
+
+
+def _probability_targets(
+    F: Int64Array, scale: ProbabilityScale, fuzz: int, shift: int
+) -> tuple[Int64Array, Int64Array]:
+    """`ProbabilityScale.below` and `above` in floats, and how far the true ones can be: BEYOND, where floats cannot tell."""
+    change, unit, eps = float(scale.change), float(scale.unit / 2**shift), float(np.finfo(float).eps)
+    rest = 0.0 if shift else float(scale.rest)
+    x = np.clip((F + rest) / unit, -700, 700)  # beyond, p is 0 or 1 to the last bit
+    error = eps * (16 + np.abs(x)) + fuzz / (4 * unit)  # of p, which grows by at most a quarter of its margin
+    target, slack = np.empty((len(F), 2), np.int64), np.zeros(len(F))
+    for k, sign in enumerate((1, -1)):
+        p = 1 / (1 + np.exp(-sign * x)) - change
+        clear = (p > 2 * error) & (1 - p > 2 * error)
+        q = np.where(clear, p, 0.5)
+        level = np.log(q) - np.log1p(-q)
+        off = (2 * error / (q * (1 - q)) + 16 * eps * (1 + np.abs(level))) * unit
+        nobody = p < -error
+        slack = np.where(nobody, slack, np.maximum(slack, np.where(clear, off, BEYOND)))
+        target[:, k] = np.clip(np.rint(sign * level * unit - rest), -float(BEYOND), float(BEYOND))
+        target[nobody, k] = (NOBODY.min, NOBODY.max)[k]
+    return target, np.where(slack > WIDEST, BEYOND, slack + fuzz + 3).astype(np.int64)

@@ -177,6 +177,7 @@ class _Reading:
             native=inner.native and native,
             probability=inner.probability and (lambda rows: self._asked("predict_proba", rows)),
             margin=inner.margin and (lambda rows: self._asked("decision_function", rows)),
+            raw=None,  # a pipeline has no name for it
             values=inner.values and (lambda rows: self._asked("predict", rows).astype(np.float64).reshape(-1)),
             fills=self._fills(),
         )

@@ -391,7 +391,7 @@ def _only(
     # A table of categories is the member's own to write.
     if _encodes(inner, estimator):
         return replace(inner, ensemble=ensemble, source=source)
-    asked = {"margin": None} | responses(model, ensemble.categories)
+    asked = {"margin": None, "raw": None} | responses(model, ensemble.categories)
     return replace(inner, ensemble=ensemble, source=source, native=native(model, classes, ensemble.categories), **asked)
 
 

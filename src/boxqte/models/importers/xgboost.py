@@ -55,17 +55,18 @@ def load(source: Any, *, allow_pickle: bool, trees: Trees | None = None) -> Impo
     except ModelError as error:
         raise ModelError(f"{name}: {error}") from None
     output, objective = _output(raw, model, name), OBJECTIVES[model.objective]
-    decide = objective.decide
+    decide, held, raw_margin = objective.decide, model.trees_in_file, _output(raw, model, name, "margin")
     if decide is None:
         return ImportedModel(
-            ensemble, name, values=output, trees_in_file=model.trees_in_file, objective=model.objective
+            ensemble, name, values=output, raw=raw_margin, trees_in_file=held, objective=model.objective
         )
     return ImportedModel(
         ensemble,
         name,
         native=None if output is None else lambda rows: decide(output(rows)).astype(np.int64),
         probability=None if output is None else lambda rows: objective.probability(output(rows)),
-        trees_in_file=model.trees_in_file,
+        raw=raw_margin,
+        trees_in_file=held,
     )
 
 
@@ -147,8 +148,11 @@ def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
-def _output(raw: bytes, model: Model, name: str) -> Callable[[npt.NDArray[np.float64]], npt.NDArray[Any]] | None:
-    """What XGBoost itself predicts (float32), from a snapshot of the validated bytes: a live object may be trained further."""
+def _output(
+    raw: bytes, model: Model, name: str, kind: str = "value"
+) -> Callable[[npt.NDArray[np.float64]], npt.NDArray[Any]] | None:
+    """What XGBoost itself predicts (float32), or its margins (`kind`), from a snapshot of the validated bytes: a live object
+    may be trained further."""
     if importlib.util.find_spec("xgboost") is None:
         return None
     loaded: list[Any] = []
@@ -162,7 +166,7 @@ def _output(raw: bytes, model: Model, name: str) -> Callable[[npt.NDArray[np.flo
             # Rows go in as float64: the cast to float32 is the library's own.
             X = np.ascontiguousarray(rows, np.float64)
             loaded[0].set_param({"nthread": 1 if len(X) < FEW_ROWS else 0})  # 0: all cores
-            output = loaded[0].inplace_predict(X, iteration_range=(0, model.rounds))
+            output = loaded[0].inplace_predict(X, iteration_range=(0, model.rounds), predict_type=kind)
         except xgboost.core.XGBoostError as error:
             raise ModelError(f"{name}: XGBoost itself cannot predict with this model: {_first_line(error)}") from None
         return np.asarray(output)
