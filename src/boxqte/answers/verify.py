@@ -19,8 +19,17 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.answers.asked import Asked
-from boxqte.answers.existence import CANDIDATES, FINISH_LIMIT, Finder, UntilFound, counterexample_cells
+from boxqte.answers.existence import (
+    CANDIDATES,
+    FEW_CELLS,
+    FINISH_LIMIT,
+    Finder,
+    UntilFound,
+    counterexample_cells,
+    related_pairs,
+)
 from boxqte.answers.regions import Boxes, RegionStore
+from boxqte.answers.replay import replayed_by_library
 from boxqte.answers.rows import changes
 from boxqte.answers.samples import drawn_cells, witness_values
 from boxqte.answers.values import FloatArray, GridValues
@@ -31,8 +40,8 @@ from boxqte.engines.box.options import BoxOptions
 from boxqte.engines.box.problem import Problem
 from boxqte.engines.kinds import UNFAIR
 from boxqte.engines.point import PointDecider
-from boxqte.engines.protocol import Companions, Limits, Status, Watch
-from boxqte.engines.refusals import two_classes
+from boxqte.engines.protocol import ALONE, Companions, Limits, Status, Watch
+from boxqte.engines.refusals import refuse, two_classes
 from boxqte.errors import EngineError
 from boxqte.models.decision import Threshold, decision_text
 from boxqte.models.importers import ImportedModel, load_model
@@ -68,8 +77,10 @@ class Verification:
     changes
         What differs between the two, in words.
     replayed
-        True if the model's own library gives them different classes, False if it does not (it rounds its sums), None if
-        it was not asked.
+        True if the model's own library breaks the property with them, by its classes or its scores, False if it does not
+        (it rounds its sums), None if it was not asked.
+    scores
+        What the library itself gives x and x', where scores are asked about.
     distance
         With `near`: how far `x` is from the nearest row, as the sum over attributes of |difference| / range (1 for another
         category).
@@ -86,6 +97,7 @@ class Verification:
     witness: pd.DataFrame | None = None
     changes: str = ""
     replayed: bool | None = None
+    scores: tuple[float, float] | None = None
     distance: float | None = None
     row: Any = None
     why: str = ""
@@ -105,6 +117,7 @@ class Verification:
             "witness": record(self.witness),
             "changes": self.changes,
             "replayed": self.replayed,
+            "scores": None if self.scores is None else list(self.scores),
             "distance": self.distance,
             "row": _plain(self.row),
             "decision": self.decision,
@@ -151,8 +164,12 @@ def verify(
     imported = load_model(model, allow_pickle=allow_pickle, threshold=threshold)
     threads, limit, rng = worker_count(workers), seconds(time_limit), random_numbers(random_state)
     grid = two_classes(build_any_grid(imported.ensemble, read_space(space), property), "verify")
+    refuse("box", grid, ALONE)
+    if near is not None and grid.partners is not None:
+        raise EngineError(f"near: is not answered for {property.kind} or bounded changes; leave it out")
+    decider = PointDecider(grid) if grid.partners is None else None
     search = _Search(
-        imported, grid, every_cell(grid), PointDecider(grid), GridValues(grid), threads, started,
+        imported, grid, every_cell(grid), decider, GridValues(grid), threads, started,
         math.inf if limit is None else limit, rng,
     )  # fmt: skip
     if near is not None:
@@ -177,7 +194,7 @@ class _Search:
     model: ImportedModel
     grid: Grid
     even: Grid
-    decider: PointDecider
+    decider: PointDecider | None
     values: GridValues
     workers: int
     started: float
@@ -202,7 +219,7 @@ class _Search:
 
     def _try_points(self) -> Points | None:
         """Some points of the space, by its mass and cell by cell."""
-        for count in TRIES:
+        for count in TRIES if self.decider is not None else ():
             if self.left <= 0:
                 return None
             cells = np.concatenate([self._points(self.grid, count // 2), self._points(self.even, count - count // 2)])
@@ -219,6 +236,7 @@ class _Search:
         return cells
 
     def _counterexamples(self, cells: npt.NDArray[np.int64]) -> Points | None:
+        assert self.decider is not None
         verdicts = self.decider.decide(cells, budget=STEPS, workers=self.workers)
         at = np.flatnonzero(verdicts.verdict == UNFAIR)
         return (cells[at], verdicts.witness[at]) if len(at) else None
@@ -227,8 +245,11 @@ class _Search:
 
     def _exchange(self) -> Verification:
         finder = Finder()
-        limits = Limits(time_limit=None if math.isinf(self.left) else self.left, workers=self.workers)
-        status = self._run(limits, UntilFound(limits, finder), [finder])
+        status = self._until_found(finder, FINISH_LIMIT)
+        if finder.doubtful and status is Status.CONVERGED:
+            boxes = np.concatenate(finder.doubtful)
+            finder = Finder(few_cells=True)
+            status = self._until_found(finder, FEW_CELLS, lambda problem: boxes)
         if finder.found:
             try:
                 pairs = self._from_boxes(finder.problem, finder.found[0])
@@ -244,18 +265,37 @@ class _Search:
             return self._undecided("margins too close to call, or too many cells", "box engine")
         return self._answer(Verdict.HOLDS, "every box proved by the box engine")
 
-    def _run(self, limits: Limits, watch: Watch, observers: list[Any]) -> Status:
-        engine = Box(BoxOptions(finish_limit=FINISH_LIMIT))
-        return engine.run(self.even, limits, watch, Companions(tuple(observers))).status
+    def _until_found(self, finder: Finder, finish_limit: int, roots: Any = None) -> Status:
+        limits = self._limits()
+        return self._run(limits, UntilFound(limits, finder), Companions((finder,), roots=roots), finish_limit)
+
+    def _limits(self) -> Limits:
+        return Limits(time_limit=None if math.isinf(self.left) else max(self.left, 0.0), workers=self.workers)
+
+    def _run(self, limits: Limits, watch: Watch, beside: Companions, finish_limit: int = FINISH_LIMIT) -> Status:
+        return Box(BoxOptions(finish_limit=finish_limit)).run(self.even, limits, watch, beside).status
 
     def _from_boxes(self, problem: Problem, boxes: Boxes) -> Points:
         """Some counterexamples of the boxes that were found."""
+        if self.grid.partners is not None:
+            return self._spread(*related_pairs(problem, boxes.cells[0]))
         store = RegionStore()
         store.begin(problem, boxes.cells)
         store.add(boxes)
         asked = Asked(self.model, self.even, "box", {}, Limits(workers=self.workers), store)
         cells, others = drawn_cells(asked, store, CANDIDATES, self.rng, 1)
         return cells.astype(np.int64), others
+
+    def _spread(self, cells: npt.NDArray[np.int64], others: npt.NDArray[np.int32]) -> Points:
+        """The pairs, and again with other cells of the attributes that have no say: the library's rounding may."""
+        repeats = -(-CANDIDATES // len(cells))
+        cells, others = np.tile(cells, (repeats, 1)), np.tile(others, (repeats, 1))
+        tested = {cut.axis for cut in self.grid.cuts}
+        for a, axis in enumerate(self.grid.axes):
+            if a not in tested:
+                cells[:, a] = self.rng.integers(0, axis.n_cells, len(cells))
+                others[:, a] = cells[:, a]
+        return cells, others
 
     def _with_tolerance(self) -> Verification:
         """Sums of masses with epsilon > 0 carry rounding: they can find a counterexample, they cannot prove there is none."""
@@ -267,8 +307,8 @@ class _Search:
             if found is not None:
                 return self._violated(*found, "every cell was tried")
         store = RegionStore()
-        limits = Limits(time_limit=None if math.isinf(self.left) else self.left, workers=self.workers)
-        status = self._run(limits, Watch(limits), [store])
+        limits = self._limits()
+        status = self._run(limits, Watch(limits), Companions((store,)))
         heavy = store.boxes.masses[:, UNFAIR] > 1e-9 if store.problem is not None else np.zeros(0, bool)
         if heavy.any():
             assert isinstance(store.problem, Problem)
@@ -346,6 +386,7 @@ class _Search:
             for a in self.rng.permutation(len(self.grid.axes)).tolist():
                 trial = own.copy()
                 trial[:, a] = cells[row, a]
+                assert self.decider is not None
                 verdicts = self.decider.decide(trial, budget=STEPS, workers=self.workers)
                 own = np.where((verdicts.verdict == UNFAIR)[:, None], trial, own)
         found = self._counterexamples(own)
@@ -400,11 +441,20 @@ class _Search:
         cells, others = cells[:CANDIDATES], others[:CANDIDATES]
         x = values if values is not None else self.values.draw(cells, self.rng)
         witness = witness_values(self.grid, self.values, cells, others, x, self.rng)
-        at, replayed = 0, None
-        if self.model.native is not None:
-            both = self.model.native(np.concatenate([self.values.matrix(x), self.values.matrix(witness)]))
-            differ = both[: len(cells)] != both[len(cells) :]
-            at, replayed = int(np.argmax(differ)), bool(differ.any())
+        for name, most in self.grid.property.max_change:
+            a = self.grid.space.names.index(name)
+            witness[a] = self.values.axes[a].nearest(others[:, a], x[a])
+            within = np.array(
+                [abs(Fraction(w) - Fraction(v)) <= most if v == v else True for v, w in zip(x[a], witness[a])]
+            )
+            if not within.any():  # it is there, but no two floats are
+                return self._answer(Verdict.VIOLATED, "proved by the box engine")
+            cells, x, witness = cells[within], [c[within] for c in x], [c[within] for c in witness]
+        at, replayed, scores = 0, None, None
+        replay = replayed_by_library(self.model, self.grid, self.values, x, witness)
+        if replay is not None:
+            at, replayed = int(np.argmax(replay.breaks)), bool(replay.breaks.any())
+            scores = replay.scores_of(at)
         x, witness = [c[[at]] for c in x], [c[[at]] for c in witness]
         return self._answer(
             Verdict.VIOLATED,
@@ -413,6 +463,7 @@ class _Search:
             witness=self.values.frame(witness),
             changes=changes(self.grid, self.values, x, witness)[0][0],
             replayed=replayed,
+            scores=scores,
             distance=distance,
             row=row,
         )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
-from boxqte.basics.checks import as_names, did_you_mean
+from boxqte.basics.checks import as_names, by_name, did_you_mean
 from boxqte.errors import PropertyError
 from boxqte.exact import Number, fraction, plain, shown
 from boxqte.space.space import Space
@@ -177,7 +177,7 @@ class Fairness(Property):
     ):
         _fill(self, _sensitive(sensitive), epsilon, kappa, tie, partner_kappa)
         bounds = []
-        for name, value in (max_change or {}).items():
+        for name, value in by_name(max_change, "max_change", PropertyError).items():
             bound = fraction(value, PropertyError, f"max_change of '{name}'")
             if bound <= 0:
                 raise PropertyError(f"max_change of '{name}': must be above 0, found {plain(bound)}")

@@ -179,6 +179,8 @@ class _Reading:
             margin=inner.margin and (lambda rows: self._asked("decision_function", rows)),
             values=inner.values and (lambda rows: self._asked("predict", rows).astype(np.float64).reshape(-1)),
             fills=self._fills(),
+            sums=None,  # these are of the last step's columns
+            monotone={},
         )
 
     def _asked(self, method: str, rows: FloatArray) -> npt.NDArray[Any]:

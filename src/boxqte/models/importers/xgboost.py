@@ -14,6 +14,8 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +26,9 @@ from boxqte.errors import ModelError
 from boxqte.exact import shown
 from boxqte.models.importers import ImportedModel
 from boxqte.models.importers.rounds import Trees
-from boxqte.models.importers.structure import parsed_json, read_bytes, single_from_text, type_name
+from boxqte.models.importers.structure import Direction, parsed_json, read_bytes, single_from_text, type_name
 from boxqte.models.importers.ubjson import read_ubjson
-from boxqte.models.importers.xgboost_document import OBJECTIVES, Model, read_model
+from boxqte.models.importers.xgboost_document import OBJECTIVES, Model, read_constraints, read_model
 
 HEAD = 4096
 FEW_ROWS = 2000  # for so few, waking other threads takes longer than the prediction
@@ -51,21 +53,23 @@ def load(source: Any, *, allow_pickle: bool, trees: Trees | None = None) -> Impo
         model = read_model(_parse(raw), until_best="Booster" not in _class_names(source), trees=trees)
         if live:
             _check_wrapper(source, model)
+            model = replace(model, monotone=_live_constraints(source, model))
         ensemble = model.ensemble(classes=getattr(source, "classes_", None))
     except ModelError as error:
         raise ModelError(f"{name}: {error}") from None
     output, objective = _output(raw, model, name), OBJECTIVES[model.objective]
     decide = objective.decide
+    kept: dict[str, Any] = {"trees_in_file": model.trees_in_file, "monotone": model.monotone}
+    if output is not None and ensemble.n_outputs == 1:
+        kept["sums"] = partial(output, sums=True)
     if decide is None:
-        return ImportedModel(
-            ensemble, name, values=output, trees_in_file=model.trees_in_file, objective=model.objective
-        )
+        return ImportedModel(ensemble, name, values=output, objective=model.objective, **kept)
     return ImportedModel(
         ensemble,
         name,
         native=None if output is None else lambda rows: decide(output(rows)).astype(np.int64),
         probability=None if output is None else lambda rows: objective.probability(output(rows)),
-        trees_in_file=model.trees_in_file,
+        **kept,
     )
 
 
@@ -126,6 +130,16 @@ def _check_wrapper(source: Any, model: Model) -> None:
         )
 
 
+def _live_constraints(source: Any, model: Model) -> dict[str, Direction]:
+    """The monotone constraints of the last training: only a live object knows them, `save_model` writes none."""
+    booster = source if "Booster" in _class_names(source) else source.get_booster()
+    learner = parsed_json(booster.save_config().encode(), "save_config()", constants=True).get("learner", {})
+    gradient = learner.get("gradient_booster", {})
+    param = gradient.get("gbtree", gradient).get("tree_train_param", {})
+    where = "save_config(): tree_train_param.monotone_constraints"
+    return {**model.monotone, **read_constraints(param.get("monotone_constraints"), model.feature_names, where)}
+
+
 def _parse(raw: bytes) -> Any:
     if len(raw) > MAX_BYTES:
         raise ModelError(f"the model has more than {MAX_BYTES} bytes")
@@ -147,14 +161,19 @@ def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
-def _output(raw: bytes, model: Model, name: str) -> Callable[[npt.NDArray[np.float64]], npt.NDArray[Any]] | None:
-    """What XGBoost itself predicts (float32), from a snapshot of the validated bytes: a live object may be trained further."""
+def _output(raw: bytes, model: Model, name: str) -> Callable[..., npt.NDArray[Any]] | None:
+    """What XGBoost itself predicts (float32), from a snapshot of the validated bytes: a live object may be trained further.
+
+    `sums`: before the link.
+    """
     if importlib.util.find_spec("xgboost") is None:
         return None
     loaded: list[Any] = []
 
-    def predict(rows: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+    def predict(rows: npt.NDArray[np.float64], *, sums: bool = False) -> npt.NDArray[Any]:
         import xgboost
+
+        kind = "margin" if sums else "value"
 
         try:
             if not loaded:
@@ -162,7 +181,7 @@ def _output(raw: bytes, model: Model, name: str) -> Callable[[npt.NDArray[np.flo
             # Rows go in as float64: the cast to float32 is the library's own.
             X = np.ascontiguousarray(rows, np.float64)
             loaded[0].set_param({"nthread": 1 if len(X) < FEW_ROWS else 0})  # 0: all cores
-            output = loaded[0].inplace_predict(X, iteration_range=(0, model.rounds))
+            output = loaded[0].inplace_predict(X, iteration_range=(0, model.rounds), predict_type=kind)
         except xgboost.core.XGBoostError as error:
             raise ModelError(f"{name}: XGBoost itself cannot predict with this model: {_first_line(error)}") from None
         return np.asarray(output)
