@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     )
     from boxqte.models.ensemble import EnsembleBuilder, TreeEnsemble
     from boxqte.models.importers import load_model
-    from boxqte.questions.properties import Fairness, Robustness
+    from boxqte.questions.properties import Fairness, Monotonicity, Robustness, ScoreFairness
     from boxqte.report.plots import compare
     from boxqte.space.attributes import Attribute, Histogram
     from boxqte.space.populations import population
@@ -55,6 +55,7 @@ _WHERE = {
     "GroupRates": "answers.rates",
     "Histogram": "space.attributes",
     "ModelError": "errors",
+    "Monotonicity": "questions.properties",
     "Policy": "api.gate",
     "PropertyError": "errors",
     "Quantification": "api.quantify",
@@ -62,6 +63,7 @@ _WHERE = {
     "Robustness": "questions.properties",
     "Rows": "answers.rows",
     "Sample": "answers.samples",
+    "ScoreFairness": "questions.properties",
     "Space": "space.space",
     "SpaceError": "errors",
     "Status": "engines.protocol",
@@ -91,6 +93,7 @@ __all__ = [
     "GroupRates",
     "Histogram",
     "ModelError",
+    "Monotonicity",
     "Policy",
     "PropertyError",
     "Quantification",
@@ -98,6 +101,7 @@ __all__ = [
     "Robustness",
     "Rows",
     "Sample",
+    "ScoreFairness",
     "Space",
     "SpaceError",
     "Status",
