@@ -116,13 +116,27 @@ void bind_points(nb::module_& m) {
       .def(
           "decide",
           [](Points& self, Cells cells, Array<std::int8_t, 1> verdict, Array<std::int32_t, 2> witness,
-             std::array<std::int64_t, 4> thresholds, std::int64_t budget, int workers, Bounds low, Bounds high) {
+             std::array<std::int64_t, 5> thresholds, std::int64_t budget, int workers, Bounds low, Bounds high) {
             const PointBatch batch = make_batch(self, cells, verdict, witness, low, high);
-            const PointThresholds t{thresholds[0], thresholds[1], thresholds[2], thresholds[3]};
+            const PointThresholds t{thresholds[0], thresholds[1], thresholds[2], thresholds[3], thresholds[4]};
             const nb::gil_scoped_release released;
             self.decide(batch, t, budget, workers, poll_signals);
           },
           "cells"_a, "verdict"_a, "witness"_a, "thresholds"_a, "budget"_a, "workers"_a, "low"_a.none(), "high"_a.none())
+      .def(
+          "decide_targets",
+          [](Points& self, Cells cells, Array<std::int8_t, 1> verdict, Array<std::int32_t, 2> witness,
+             Array<const std::int64_t, 2> target, Array<const std::int64_t, 1> slack, int axis, Table32 ranges,
+             std::int64_t budget, int workers, Bounds low, Bounds high) {
+            const PointBatch batch = make_batch(self, cells, verdict, witness, low, high);
+            if (target.shape(0) != batch.n || target.shape(1) != 2 || slack.size() != batch.n || ranges.shape(0) != 4)
+              throw std::invalid_argument("points: arrays do not fit each other");
+            const PointTargets targets{target.data(), slack.data(), axis, ranges.data(), ranges.shape(1)};
+            const nb::gil_scoped_release released;
+            self.decide_targets(batch, targets, budget, workers, poll_signals);
+          },
+          "cells"_a, "verdict"_a, "witness"_a, "target"_a, "slack"_a, "axis"_a, "ranges"_a, "budget"_a, "workers"_a,
+          "low"_a.none(), "high"_a.none())
       .def(
           "decide_rivals",
           [](Points& self, Cells cells, Array<const std::int64_t, 1> own_class, Array<std::int8_t, 1> verdict,

@@ -139,13 +139,16 @@ void Points::sum_up(const PointBatch& batch, std::size_t first, std::size_t last
 /// asked.
 bool Points::ask(const PointThresholds& t, std::int64_t F, std::int8_t& verdict,
                  std::vector<Question>& questions) const {
-  const bool positive = F >= t.conf_pos + fuzz_ && F >= t.pos + fuzz_;
-  const bool negative = F <= t.conf_neg - fuzz_ && F <= t.neg - fuzz_;
+  const bool positive = F >= t.conf_pos + fuzz_, negative = F <= t.conf_neg - fuzz_;
   if (F > t.conf_neg + fuzz_ && F < t.conf_pos - fuzz_)
     verdict = static_cast<std::int8_t>(Kind::low);
   else
     verdict = positive || negative ? kind_open : kind_close;
   if (verdict != kind_open) return false;
+  if (positive ? t.counted < 0 : t.counted > 0) {
+    verdict = static_cast<std::int8_t>(Kind::fair);
+    return false;
+  }
   questions.assign(1, positive ? Question{0, -1, t.neg, fuzz_} : Question{-1, 0, -t.pos, fuzz_});
   return true;
 }
@@ -157,13 +160,15 @@ void Points::ask_rivals(int c, std::vector<Question>& questions) const {
     if (rival != c) questions.push_back({c, rival, rival < c ? 0 : -1, 2 * fuzz_});
 }
 
-Found Points::among_combinations(Desk& desk, const std::int64_t* totals, const Question& question) const {
+Found Points::among_combinations(Desk& desk, const std::int64_t* totals, const Question& question,
+                                 const PlaceRange& range) const {
   const int n = sums_->size(), own = sums_->combination_of(desk.window.own.data());
   const std::int64_t* plus = question.plus >= 0 ? totals + static_cast<std::ptrdiff_t>(question.plus) * n : nullptr;
   const std::int64_t* minus = question.minus >= 0 ? totals + static_cast<std::ptrdiff_t>(question.minus) * n : nullptr;
   bool close = false;
   for (int s = 0; s < n; ++s) {
     if (s == own && desk.window.must_differ) continue;
+    if (range.place && (range.place[s] < range.first || range.place[s] > range.last)) continue;
     const std::int64_t G = (plus ? plus[s] : 0) - (minus ? minus[s] : 0);
     if (G > question.target + question.slack) continue;
     if (G <= question.target - question.slack) {
@@ -187,7 +192,44 @@ Found Points::answer(Desk& desk, const std::int64_t* totals, Effort& effort) con
   return close ? Found::close : given_up ? Found::given_up : Found::none;
 }
 
-void Points::note(const PointBatch& batch, std::size_t i, Found found, const Desk& desk) const {
+/// The two targets of a point whose cell on the partners' axis is given, one after the other.
+Found Points::look(const PointTargets& targets, std::size_t i, int cell, const std::vector<std::int32_t>& place,
+                   Desk& desk, const std::int64_t* totals, Effort& effort) const {
+  Window& window = desk.window;
+  // Along an attribute that no tree tests x' may stay where x is.
+  const int number = targets.axis < 0 ? -1 : forest_.grid[targets.axis].number;
+  const std::int32_t low = number < 0 ? 0 : window.low[number], high = number < 0 ? 0 : window.high[number];
+  bool close = false, given_up = false;
+  for (const int side : {0, 1}) {
+    const std::int64_t target = targets.target[2 * i + static_cast<std::size_t>(side)];
+    if (target == PointTargets::nobody_below || target == PointTargets::nobody_above) continue;
+    const Question question =
+        side == 0 ? Question{0, -1, target, targets.slack[i]} : Question{-1, 0, -target, targets.slack[i]};
+    PlaceRange range;
+    if (number >= 0) {
+      const std::int32_t* ends = targets.ranges + 2 * static_cast<std::size_t>(side) * targets.n_cells + cell;
+      range = {place.data(), std::max(low, ends[0]), std::min(high, ends[targets.n_cells])};
+      if (range.first > range.last) continue;
+    }
+    Found found;
+    if (totals) {
+      found = among_combinations(desk, totals, question, range);
+    } else {
+      if (number >= 0) {
+        window.low[number] = range.first;
+        window.high[number] = range.last;
+      }
+      enter(desk);
+      found = desk.search.find(question, effort);
+    }
+    if (found == Found::some) return found;
+    close |= found == Found::close;
+    given_up |= found == Found::given_up;
+  }
+  return close ? Found::close : given_up ? Found::given_up : Found::none;
+}
+
+void Points::note(const PointBatch& batch, std::size_t i, Found found, const Desk& desk, bool idle_differs) const {
   const Kind kind = found == Found::none ? Kind::fair : found == Found::some ? Kind::unfair : Kind::unknown;
   batch.verdict[i] = found == Found::close ? kind_close : static_cast<std::int8_t>(kind);
   if (found != Found::some) return;
@@ -197,7 +239,7 @@ void Points::note(const PointBatch& batch, std::size_t i, Found found, const Des
     cell = axis.base[batch.cells[i * forest_.grid.size() + g]];
     if (axis.number >= 0)
       cell = desk.search.best[axis.number];
-    else if (axis.sensitive && axis.n_cells > 1)  // x' differs here at no cost
+    else if (idle_differs && axis.sensitive && axis.n_cells > 1)  // x' differs here at no cost
       cell = cell == 0 ? 1 : 0;
   }
 }
@@ -221,6 +263,41 @@ void Points::decide(const PointBatch& batch, const PointThresholds& thresholds, 
       if (!ask(thresholds, F, batch.verdict[i], desk.questions)) continue;
       Effort effort{budget, 0, &halt};
       note(batch, i, any ? answer(desk, totals, effort) : Found::none, desk);
+    }
+  });
+}
+
+void Points::decide_targets(const PointBatch& batch, const PointTargets& targets, std::int64_t budget, int workers,
+                            const std::function<void()>& poll) {
+  check_cells(batch);
+  const std::size_t n_grid = forest_.grid.size();
+  if (targets.axis >= 0) {
+    if (static_cast<std::size_t>(targets.axis) >= n_grid || !forest_.grid[targets.axis].sensitive ||
+        targets.n_cells != forest_.grid[targets.axis].base.size())
+      throw std::invalid_argument("points: the attribute of the partners");
+    for (std::size_t k = 0; k < 4 * targets.n_cells; ++k)
+      if (targets.ranges[k] < -1 || targets.ranges[k] > forest_.grid[targets.axis].n_cells)
+        throw std::invalid_argument("points: ranges of partners");
+  }
+  std::vector<std::int32_t> place;  // combination -> its cell on the partners' axis
+  if (sums_ && targets.axis >= 0 && forest_.grid[targets.axis].number >= 0) {
+    std::vector<std::int32_t> cells(forest_.n_axes(), 0);
+    for (int s = 0; s < sums_->size(); ++s) {
+      sums_->take_cells(s, cells.data());
+      place.push_back(cells[forest_.grid[targets.axis].number]);
+    }
+  }
+  in_chunks(batch, workers, poll, [&](Desk& desk, std::size_t first, std::size_t last, std::atomic<bool>& halt) {
+    const bool by_sums = sums_ && !batch.low;
+    if (by_sums) sum_up(batch, first, last, desk);
+    for (std::size_t i = first; i < last; ++i) {
+      if (batch.verdict[i] != kind_open) continue;
+      const bool any = this->place(batch, i, desk.window);
+      desk.window.must_differ = true;
+      const auto cell = static_cast<int>(targets.axis < 0 ? 0 : batch.cells[i * n_grid + targets.axis]);
+      const std::int64_t* totals = by_sums ? &desk.totals[(i - first) * sums_->size()] : nullptr;
+      Effort effort{budget, 0, &halt};
+      note(batch, i, any ? look(targets, i, cell, place, desk, totals, effort) : Found::none, desk, false);
     }
   });
 }

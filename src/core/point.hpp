@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -18,7 +19,19 @@ inline constexpr std::int8_t kind_open = 6;   ///< confident, to be decided
 
 /// Class and confidence of a binary model: as Thresholds in problem.hpp.
 struct PointThresholds {
-  std::int64_t pos, neg, conf_pos, conf_neg;
+  std::int64_t pos, neg, conf_pos, conf_neg, counted;
+};
+
+/// Questions with partners (partners.hpp): what each x looks for, and among whom.
+struct PointTargets {
+  static constexpr std::int64_t nobody_below = std::numeric_limits<std::int64_t>::min(),
+                                nobody_above = std::numeric_limits<std::int64_t>::max();
+
+  const std::int64_t* target;  ///< point x 2: x' with F <= the first, or with F >= the second
+  const std::int64_t* slack;   ///< point: sums and targets together are within this of the exact ones
+  int axis = -1;               ///< the attribute that says who is a partner; -1: all are
+  const std::int32_t* ranges;  ///< 4 x cell of that attribute: first and last for the first target, and for the second
+  std::size_t n_cells = 0;
 };
 
 /// Points by their refined cells (point x attribute), and what becomes of them.
@@ -32,6 +45,12 @@ struct PointBatch {
   std::int32_t* witness;               ///< point x attribute: base cells of x', -1 if there is none
 };
 
+/// The combinations whose cell on an axis is first..last; without `place`: all.
+struct PlaceRange {
+  const std::int32_t* place = nullptr;  ///< combination -> its cell
+  std::int32_t first = 0, last = 0;
+};
+
 class Points {
  public:
   Points(Forest forest, std::int64_t fuzz, int dense_limit, std::size_t mask_bytes);
@@ -42,6 +61,11 @@ class Points {
   /// A binary model: every point is decided.
   void decide(const PointBatch& batch, const PointThresholds& thresholds, std::int64_t budget, int workers,
               const std::function<void()>& poll);
+
+  /// A binary model with partners: the points that are kind_open. x' has other sensitive cells than x; those of the same
+  /// cells have its margin, which is never what it looks for.
+  void decide_targets(const PointBatch& batch, const PointTargets& targets, std::int64_t budget, int workers,
+                      const std::function<void()>& poll);
 
   /// Several classes: the points that are kind_open, whose classes are given.
   void decide_rivals(const PointBatch& batch, const std::int64_t* own_class, std::int64_t budget, int workers,
@@ -73,8 +97,11 @@ class Points {
   bool ask(const PointThresholds& t, std::int64_t margin, std::int8_t& verdict, std::vector<Question>& questions) const;
   void ask_rivals(int own_class, std::vector<Question>& questions) const;
   Found answer(Desk& desk, const std::int64_t* totals, Effort& effort) const;
-  Found among_combinations(Desk& desk, const std::int64_t* totals, const Question& question) const;
-  void note(const PointBatch& batch, std::size_t i, Found found, const Desk& desk) const;
+  Found look(const PointTargets& targets, std::size_t i, int cell, const std::vector<std::int32_t>& place, Desk& desk,
+             const std::int64_t* totals, Effort& effort) const;
+  Found among_combinations(Desk& desk, const std::int64_t* totals, const Question& question,
+                           const PlaceRange& range = {}) const;
+  void note(const PointBatch& batch, std::size_t i, Found found, const Desk& desk, bool idle_differs = true) const;
 
   Forest forest_;
   std::int64_t fuzz_;

@@ -386,9 +386,10 @@ void WindowSearch::fill_line(const Frame& root, int axis, const std::vector<std:
   for (int c = 1; c < n; ++c) line_[c] += line_[c - 1];
 }
 
-/// x itself, but with other sensitive cells if x' must differ; false if there are none.
+/// x itself, or the cell of the window next to it, but with other sensitive cells if x' must differ; false if there are none.
 bool WindowSearch::start_cell(const Frame& root) {
   cell_ = window_->own;
+  for (int a = 0; a < forest_.n_axes(); ++a) cell_[a] = std::clamp(cell_[a], root.low[a], root.high[a]);
   lowest_ = std::numeric_limits<std::int64_t>::max();
   for (const int a : wide_)
     if (window_->must_differ && forest_.of(a).sensitive && is_own(cell_))

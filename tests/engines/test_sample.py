@@ -22,6 +22,8 @@ from boxqte.errors import EngineError
 from boxqte.examples import loan_ensemble, loan_space
 from boxqte.questions.building import build_grid
 from boxqte.questions.grid import Grid
+from tests.engines.test_point_partners import questions
+from tests.questions.test_partners import asked
 from tests.strategies import random_problem
 
 ONE = Limits(workers=1)
@@ -61,7 +63,12 @@ def part(grid: Grid, cells: list[int]) -> Decided:
 
 def covered(seed: int, confidence: float, points: int) -> bool | None:
     """Whether the interval of one problem holds; None if the problem has no measure. Half of them are partly decided."""
-    grid = build_grid(*random_problem(random.Random(seed), max_pieces=200, max_pairs=10_000))
+    return holds(
+        build_grid(*random_problem(random.Random(seed), max_pieces=200, max_pairs=10_000)), seed, confidence, points
+    )
+
+
+def holds(grid: Grid, seed: int, confidence: float, points: int) -> bool | None:
     truth = exact(grid).measure()
     if truth is None:
         return None
@@ -84,6 +91,52 @@ def test_intervals_hold_as_often_as_they_say(confidence: float, least: float) ->
     known = [h for h in held if h is not None]
     assert len(known) > 40
     assert sum(known) >= least * len(known)
+
+
+def with_partners(seed: int, confidence: float, points: int) -> list[bool]:
+    """The same for the questions with partners about one problem."""
+    problem = random_problem(random.Random(seed), eps=False, max_pieces=200)
+    grids = [build_grid(problem.ensemble, problem.space, prop) for prop in questions(problem, seed)]
+    return [h for h in (holds(grid, seed, confidence, points) for grid in grids) if h is not None]
+
+
+@pytest.mark.parametrize(("confidence", "least"), [(0.95, 0.935), (0.999999, 1.0)])
+def test_intervals_of_questions_with_partners_hold_as_often_as_they_say(confidence: float, least: float) -> None:
+    held = [h for seed in range(12) for h in with_partners(seed, confidence, 1500)]
+    assert len(held) > 40
+    assert sum(held) >= least * len(held)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("confidence", "least"), [(0.95, 0.935), (0.999999, 1.0)])
+def test_many_intervals_of_questions_with_partners_hold_as_often_as_they_say(confidence: float, least: float) -> None:
+    held = [h for seed in range(300) for h in with_partners(seed, confidence, 4000)]
+    assert len(held) >= 1000
+    assert sum(held) >= least * len(held)
+
+
+def test_auto_draws_from_what_is_open_for_questions_with_partners() -> None:
+    """Stopped at once, it leaves boxes open; the interval of the draws from them holds."""
+    drawn = 0
+    for seed in range(12):
+        problem = random_problem(random.Random(seed), eps=False, max_pieces=400)
+        for prop in asked(problem, seed):
+            grid = build_grid(problem.ensemble, problem.space, prop)
+            truth = exact(grid).measure()
+            limits = Limits(time_limit=30, node_limit=1, workers=1)
+            options = BoxOptions(finish_limit=5, call_nodes=1, batch=1)
+            outcome = Box(options).run(grid, limits, Watch(limits))
+            if truth is None or outcome.open is None:
+                continue
+            outside = outcome.outside or outcome.decided
+            found = sample(
+                grid, outcome.open, tuple(used_axes(grid)), outside, ONE, Watch(ONE), SampleOptions(points=1500),
+                certain=outcome.decided,
+            ).statistical  # fmt: skip
+            assert found is not None
+            assert found.lower <= truth[0] <= found.upper, prop
+            drawn += 1
+    assert drawn > 8
 
 
 @pytest.mark.slow

@@ -175,6 +175,20 @@ class Points:
         low: NDArray[numpy.int32] | None,
         high: NDArray[numpy.int32] | None,
     ) -> None: ...
+    def decide_targets(
+        self,
+        cells: NDArray[numpy.int64],
+        verdict: NDArray[numpy.int8],
+        witness: NDArray[numpy.int32],
+        target: NDArray[numpy.int64],
+        slack: NDArray[numpy.int64],
+        axis: int,
+        ranges: NDArray[numpy.int32],
+        budget: int,
+        workers: int,
+        low: NDArray[numpy.int32] | None,
+        high: NDArray[numpy.int32] | None,
+    ) -> None: ...
     def decide_rivals(
         self,
         cells: NDArray[numpy.int64],

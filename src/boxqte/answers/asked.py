@@ -23,6 +23,7 @@ from boxqte.engines.box.options import BoxOptions
 from boxqte.engines.box.plan import rounding_bound
 from boxqte.engines.box.problem import Problem, compile_problem
 from boxqte.engines.protocol import BoxArray, Closed, Companions, FloatArray, Limits, Outcome, Status, Watch
+from boxqte.engines.refusals import refuse
 from boxqte.errors import EngineError
 from boxqte.models.importers import ImportedModel
 from boxqte.questions.grid import AnyGrid, binary
@@ -72,7 +73,9 @@ class Asked:
         """The box engine on a variation of the grid."""
         engine = Box(replace(self.box_options(), **(options or {})))
         limits = limits or replace(self.limits, gap=0.0, node_limit=None)
-        outcome = engine.run(grid, limits, Watch(limits), Companions(tuple(observers), roots=roots))
+        beside = Companions(tuple(observers), roots=roots)
+        refuse(engine.name, grid, beside)
+        outcome = engine.run(grid, limits, Watch(limits), beside)
         if outcome.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
         return outcome

@@ -11,7 +11,7 @@ from boxqte.engines.protocol import ALONE, Capability, Companions, Decided, Limi
 from boxqte.engines.sample.draws import WholeSpace
 from boxqte.engines.sample.engine import SampleOptions, sample
 from boxqte.errors import EngineError
-from boxqte.questions.grid import AnyGrid, Grid
+from boxqte.questions.grid import AnyGrid
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,7 @@ class Auto:
         self.box = Box(self.options.box_options())
 
     def run(self, grid: AnyGrid, limits: Limits, watch: Watch, companions: Companions = ALONE) -> Outcome:
-        if limits.time_limit is None or (
-            isinstance(grid, Grid) and grid.partners is not None
-        ):  # draws know no partners
+        if limits.time_limit is None:
             return self.box.run(grid, limits, watch, companions)
         try:
             with watch.shortened(self.options.exact_share):

@@ -100,6 +100,11 @@ class AnyGrid:
         """Whether an input may fail to be confident."""
         raise NotImplementedError
 
+    @builtins.property
+    def mutual(self) -> bool:
+        """Whether x' makes x a counterexample iff x makes x' one (epsilon = 0): classes alone matter, and all exchanges."""
+        return not self.low_possible and not self.has_tolerance
+
     def n_cells(self) -> int:
         """How many base cells the whole space has."""
         return math.prod(axis.n_cells for axis in self.axes)
@@ -127,6 +132,25 @@ class Grid(AnyGrid):
     @builtins.property
     def low_possible(self) -> bool:
         return not self.thresholds.all_confident
+
+    @builtins.property
+    def mutual(self) -> bool:
+        t = self.thresholds
+        return t.signs_only and not t.counted and self.partners is None and not self.has_tolerance
+
+    def targets(self, F: int) -> tuple[int | None, int | None]:
+        """What a confident x with margin F looks for: it is a counterexample iff one of its partners has at most the first
+        margin, or at least the second. None: nobody will do.
+
+        With `partners`, the first is asked of those in low, the second of those in high. Both grow with F, among the x for
+        which they are not None.
+        """
+        t = self.thresholds
+        if self.partners is not None and self.partners.gap:
+            return F - self.partners.gap, F + self.partners.gap
+        if t.conf_pos <= F:
+            return (t.neg if t.counted >= 0 else None), None
+        return None, (t.pos if t.counted <= 0 else None)
 
 
 def binary(grid: AnyGrid) -> Grid:

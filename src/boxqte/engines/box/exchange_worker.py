@@ -127,12 +127,10 @@ class ExchangeWorker:
 
 def _related_kind(grid: Grid, F: int, low: list[int], high: list[int]) -> int:
     """The verdict on an x with margin F whose partners have these margins (docs/engine.md, Theorems 11 and 12)."""
-    t, gap = grid.thresholds, grid.partners.gap if grid.partners is not None else 0
-    if t.conf_neg < F < t.conf_pos:
+    if grid.thresholds.conf_neg < F < grid.thresholds.conf_pos:
         return LOW
-    if gap:
-        return UNFAIR if any(gap <= F - G for G in low) or any(gap <= G - F for G in high) else FAIR
-    found = any(t.neg >= G for G in low) if t.conf_pos <= F else any(t.pos <= G for G in high)
+    least, most = grid.targets(F)
+    found = (least is not None and any(least >= G for G in low)) or (most is not None and any(most <= G for G in high))
     return UNFAIR if found else FAIR
 
 

@@ -61,12 +61,6 @@ class ClassDecider(PointDecider):
         self.blurred = grid.low_possible and (shift > 900 or blur > Fraction(1, 10**11))
         return problem
 
-    def margins(self, cells: npt.NDArray[np.integer], workers: int = 1) -> Int64Array:
-        """F_k, rounded to 64 bits, for rows of base cells (points x axes of the grid)."""
-        outputs = np.empty((len(cells), self.grid.n_classes), np.int64)
-        self.core.margins(np.ascontiguousarray(cells, np.int64), outputs, workers)
-        return outputs
-
     def top_classes(self, cells: npt.NDArray[np.integer]) -> Int64Array:
         """The class in every row of base cells (points x axes of the grid)."""
         if self.problem.fuzz:  # 64 bits might not tell
@@ -117,7 +111,9 @@ def class_counterexample(grid: ClassGrid, cells: Sequence[int]) -> tuple[bool, l
         return False, None
     c = top_class(margins)
     targets = {k: rival_target(c, k) for k in range(grid.n_classes) if k != c}
-    return True, partner(grid, cells, lambda box: any(_least_lead(grid, box, c, k) <= t for k, t in targets.items()))
+    window = [(int(axis.near_lo[r]), int(axis.near_hi[r])) for axis, r in zip(grid.axes, cells)]
+    found = partner(grid, cells, window, lambda box: any(_least_lead(grid, box, c, k) <= t for k, t in targets.items()))
+    return True, found
 
 
 def _least_lead(grid: ClassGrid, box: Box, c: int, rival: int) -> int:

@@ -10,8 +10,7 @@ import numpy.typing as npt
 from boxqte import _core
 from boxqte.engines.point.exact import counterexample
 from boxqte.engines.point.trees import Int32Array, Int64Array, PointProblem, compile_binary
-from boxqte.errors import EngineError
-from boxqte.questions.grid import AnyGrid, Grid, binary
+from boxqte.questions.grid import AnyGrid, Partners, binary
 
 __all__ = ["FAIR", "LOW", "UNFAIR", "UNKNOWN", "PointDecider", "Verdicts"]
 
@@ -20,7 +19,9 @@ FAIR, UNFAIR, LOW, UNKNOWN = (
 )
 CLOSE, OPEN = _core.POINT_CLOSE, _core.POINT_OPEN
 DENSE_LIMIT = 4096
-NO_BUDGET = int(np.iinfo(np.int64).max)
+NOBODY = np.iinfo(np.int64)
+NO_BUDGET = int(NOBODY.max)
+BEYOND = 1 << 62  # so far apart no two margins are
 
 Windows = tuple[Int32Array, Int32Array]
 
@@ -73,8 +74,6 @@ class PointDecider:
     """
 
     def __init__(self, grid: AnyGrid, *, dense_limit: int = DENSE_LIMIT):
-        if isinstance(grid, Grid) and grid.partners is not None:
-            raise EngineError(f"points are not decided for {grid.property.kind} or bounded changes yet; use `quantify`")
         self.grid = grid
         self.problem = self._compile()
         self.core = self.problem.core(dense_limit)
@@ -122,11 +121,48 @@ class PointDecider:
                 witness[i] = other
         return Verdicts(verdict, witness)
 
+    def margins(self, cells: npt.NDArray[np.integer], workers: int = 1) -> Int64Array:
+        """F (of every class), rounded to 64 bits, for rows of base cells (points x axes of the grid)."""
+        outputs = np.empty((len(cells), len(self.problem.arrays["base"])), np.int64)
+        self.core.margins(np.ascontiguousarray(cells, np.int64), outputs, workers)
+        return outputs
+
     def _decide(self, batch: Batch, budget: int, workers: int) -> None:
         """Fill in verdicts and witnesses; CLOSE where 64 bits cannot tell."""
-        b, t = batch, self.problem.thresholds
-        thresholds = (t.pos, t.neg, t.conf_pos, t.conf_neg)
+        b, t, partners = batch, self.problem.thresholds, binary(self.grid).partners
+        if partners is not None:
+            self._decide_targets(batch, partners, budget, workers)
+            return
+        thresholds = (t.pos, t.neg, t.conf_pos, t.conf_neg, t.counted)
         self.core.decide(b.points, b.verdict, b.witness, thresholds, budget, workers, b.low, b.high)
+
+    def _decide_targets(self, batch: Batch, partners: Partners, budget: int, workers: int) -> None:
+        """The same where the property says who may be whose partner: each x has targets of its own (Grid.targets)."""
+        b, t, fuzz = batch, self.problem.thresholds, self.problem.fuzz
+        own = np.stack([axis.base[b.points[:, a]] for a, axis in enumerate(self.grid.axes)], axis=1)
+        F = self.margins(own, workers)[:, 0]
+        b.verdict[:] = CLOSE
+        b.verdict[(t.conf_neg + fuzz < F) & (t.conf_pos - fuzz > F)] = LOW
+        b.verdict[(t.conf_neg - fuzz >= F) | (t.conf_pos + fuzz <= F)] = OPEN
+        target, slack = self._targets(F, partners)
+        ranges = np.array([(*low, *high) for low, high in zip(partners.low, partners.high)], np.int32).T
+        self.core.decide_targets(
+            b.points, b.verdict, b.witness, target, slack, partners.axis, np.ascontiguousarray(ranges), budget, workers,
+            b.low, b.high,
+        )  # fmt: skip
+
+    def _targets(self, F: Int64Array, partners: Partners) -> tuple[Int64Array, Int64Array]:
+        """`Grid.targets` in 64 bits, and by how much these, and a margin that is compared with them, can be off."""
+        t, fuzz, shift = self.problem.thresholds, self.problem.fuzz, self.problem.shift
+        if partners.gap:
+            gap = min(-(-partners.gap >> shift), BEYOND)
+            return np.stack([F - gap, F + gap], axis=1), np.full(len(F), 2 * fuzz + 1 if fuzz else 0, np.int64)
+        target = np.tile(np.array([NOBODY.min, NOBODY.max], np.int64), (len(F), 1))
+        if t.counted >= 0:
+            target[t.conf_pos <= F, 0] = t.neg
+        if t.counted <= 0:
+            target[t.conf_neg >= F, 1] = t.pos
+        return target, np.full(len(F), fuzz, np.int64)
 
     def _exactly(self, cells: list[int]) -> tuple[bool, list[int] | None]:
         """One point in Python's integers: whether it is confident, and an x' if it is a counterexample."""

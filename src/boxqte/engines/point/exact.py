@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from boxqte.questions.grid import AnyGrid, Grid
 
@@ -16,32 +17,45 @@ def exact_margin(grid: Grid, cells: Sequence[int]) -> int:
 
 def counterexample(grid: Grid, cells: Sequence[int]) -> tuple[bool, list[int] | None]:
     """Whether the x in these refined cells is confident, and the base cells of an x' that makes it a counterexample."""
-    t = grid.thresholds
+    t, partners = grid.thresholds, grid.partners
     F = exact_margin(grid, [int(axis.base[c]) for axis, c in zip(grid.axes, cells)])
     if t.conf_neg < F < t.conf_pos:
         return False, None
+    among = ((), ()) if partners is None else (partners.low, partners.high)
+    window = [(int(axis.near_lo[c]), int(axis.near_hi[c])) for axis, c in zip(grid.axes, cells)]
+    for sign, target, ranges in zip((1, -1), grid.targets(F), among):
+        if target is None:
+            continue
+        box = list(window)
+        if partners is not None and partners.axis >= 0:
+            box[partners.axis] = ranges[cells[partners.axis]]
+        found = partner(grid, cells, box, partial(_reaches, grid, sign, target))
+        if found is not None:
+            return True, found
+    return True, None
 
-    def has_other_class(box: Box) -> bool:
-        bounds = list(_bounds(grid, box))
-        if t.conf_pos <= F:
-            return grid.base + sum(low for low, _ in bounds) <= t.neg
-        return grid.base + sum(high for _, high in bounds) >= t.pos
 
-    return True, partner(grid, cells, has_other_class)
+def _reaches(grid: Grid, sign: int, target: int, box: Box) -> bool:
+    """Whether a lower bound (sign 1) of F on the box is at most the target, or an upper bound (-1) at least."""
+    bounds = list(_bounds(grid, box))
+    if sign > 0:
+        return grid.base + sum(low for low, _ in bounds) <= target
+    return grid.base + sum(high for _, high in bounds) >= target
 
 
-def partner(grid: AnyGrid, cells: Sequence[int], has_other_class: Callable[[Box], bool]) -> list[int] | None:
-    """The base cells of an x' that the x in these refined cells may take and that has another class, if there is one.
+def partner(grid: AnyGrid, cells: Sequence[int], window: Box, holds: Callable[[Box], bool]) -> list[int] | None:
+    """The base cells of an x' in the window that the x in these refined cells may take and that `holds` is true of, if there
+    is one.
 
-    `has_other_class` must be true of a box with such a cell, and false of every single cell that is none.
+    `holds` must be true of a box with such a cell, and false of every single cell that is none.
     """
     own = [int(axis.base[c]) for axis, c in zip(grid.axes, cells)]
     sensitive = [a for a, axis in enumerate(grid.axes) if axis.sensitive]
     differ = bool(sensitive) and all(grid.axes[a].single[own[a]] for a in sensitive)
-    stack = [[(int(axis.near_lo[c]), int(axis.near_hi[c])) for axis, c in zip(grid.axes, cells)]]
+    stack = [list(window)] if all(low <= high for low, high in window) else []
     while stack:
         box = stack.pop()
-        if (differ and all(box[a] == (own[a], own[a]) for a in sensitive)) or not has_other_class(box):
+        if (differ and all(box[a] == (own[a], own[a]) for a in sensitive)) or not holds(box):
             continue
         widest = max(range(len(box)), key=lambda a: box[a][1] - box[a][0])
         low, high = box[widest]

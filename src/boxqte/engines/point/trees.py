@@ -30,6 +30,8 @@ class PointProblem:
     thresholds: Thresholds
     fuzz: int
     """0: the 64-bit sums are exact; otherwise every sum is within this of the exact one"""
+    shift: int = 0
+    """How many bits were dropped to make the values fit."""
 
     def core(self, dense_limit: int) -> _core.Points:
         """The same for the core, which checks all of it."""
@@ -38,9 +40,9 @@ class PointProblem:
 
 def compile_binary(grid: Grid) -> PointProblem:
     """The arrays behind the grid of a binary model; leaf values in 64 bits, exactly where they fit."""
-    value, base, thresholds, _, fuzz, _ = into_64_bits(grid)
+    value, base, thresholds, _, fuzz, shift = into_64_bits(grid)
     outputs = np.zeros(len(grid.roots), np.int32)
-    return compile_points(grid, value.reshape(-1, 1), [base], thresholds, fuzz, outputs)
+    return compile_points(grid, value.reshape(-1, 1), [base], thresholds, fuzz, outputs, shift)
 
 
 def compile_points(
@@ -50,6 +52,7 @@ def compile_points(
     thresholds: Thresholds,
     fuzz: int,
     output: npt.NDArray[np.integer],
+    shift: int = 0,
 ) -> PointProblem:
     """The arrays behind a grid with these leaf values (node x output, or node x 1 if every tree feeds one output)."""
     used = used_axes(grid)
@@ -79,7 +82,7 @@ def compile_points(
         "tested": np.array(used, np.int32),
         **attribute_arrays(grid),
     }
-    return PointProblem(grid, tuple(used), arrays, thresholds, fuzz)
+    return PointProblem(grid, tuple(used), arrays, thresholds, fuzz, shift)
 
 
 def attribute_arrays(grid: AnyGrid) -> dict[str, npt.NDArray[Any]]:

@@ -59,7 +59,7 @@ class Sample:
 
     name = "sample"
     Options = SampleOptions
-    capabilities = frozenset({Capability.MANY_CLASSES})
+    capabilities = frozenset({Capability.MANY_CLASSES, Capability.PARTNERS})
 
     def __init__(self, options: SampleOptions | None = None):
         self.options = options or SampleOptions()
