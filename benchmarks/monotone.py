@@ -34,7 +34,9 @@ def main() -> int:
     if not folder.is_dir():
         print("the data sets are not here; set BOXQTE_DATA to the folder that holds them", file=sys.stderr)
         return 2
-    print("| data | attribute | size | constraint | on | verdict | replayed | seconds |\n|---|---|---|---|---|---|---|---|")
+    print(
+        "| data | attribute | size | constraint | on | verdict | replayed | seconds |\n|---|---|---|---|---|---|---|---|"
+    )
     for name in arguments.names:
         frame = pd.read_csv(folder / f"{name}.csv")
         space = Space.load(folder / f"{name}.schema.json")

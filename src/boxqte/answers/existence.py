@@ -14,7 +14,7 @@ from boxqte.answers.asked import cell_words, support_boxes
 from boxqte.answers.regions import Boxes, RegionStore, held_cells
 from boxqte.engines.box.draw_worker import NONE, SOME, Drawer
 from boxqte.engines.box.engine import Box
-from boxqte.engines.box.exchange_worker import ExchangeWorker, box_masses, exact_margin
+from boxqte.engines.box.exchange_worker import ExchangeWorker, box_masses
 from boxqte.engines.box.options import BoxOptions
 from boxqte.engines.box.problem import Problem
 from boxqte.engines.exhaustive import dense_margins, verdicts, without_idle_axes
@@ -86,40 +86,9 @@ class UntilFound(Watch):
         return Status.GAP if self.finder.found else reason
 
 
-def related_pairs(problem: Problem, box: BoxArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """Counterexamples in a box that holds some, where the question says who may be whose partner: the cells of x and of x'
-    (points x axes of the grid), those first whose margins are furthest apart."""
-    grid, cells = problem.grid, _cells_with_some(problem, box)
-    partners, t = grid.partners, grid.thresholds
-    assert partners is not None
-    sensitive = [a for a, s in zip(problem.axis_ids, problem.sensitive) if s]
-    combinations = problem.combinations[0].tolist()
-    margins = [exact_margin(problem, cells | dict(zip(sensitive, combo))) for combo in combinations]
-    at = sensitive.index(partners.axis) if partners.axis in sensitive else None
-    places = [0 if at is None else combo[at] for combo in combinations]
-    found: list[tuple[int, list[int], list[int]]] = []
-    for own, F, place in zip(combinations, margins, places):
-        for (first, last), sign in ((partners.low[place], 1), (partners.high[place], -1)):
-            seen = [(sign * (F - G), other) for other, G, p in zip(combinations, margins, places) if first <= p <= last]
-            apart, other = max(seen, default=(0, own))
-            G = F - sign * apart
-            if partners.gap:
-                breaks = apart >= partners.gap
-            else:
-                breaks = (t.conf_pos <= F and t.neg >= G) if sign > 0 else (t.conf_neg >= F and t.pos <= G)
-            if breaks:
-                found.append((apart, own, other))
-    found.sort(key=lambda pair: -pair[0])
-    points = np.array([[cells.get(a, 0) for a in range(len(grid.axes))]] * len(found), np.int64)
-    others = points.astype(np.int32)
-    points[:, sensitive] = [own for _, own, _ in found]
-    others[:, sensitive] = [other for _, _, other in found]
-    return points, others
-
-
-def _cells_with_some(problem: Problem, box: BoxArray) -> dict[int, int]:
-    """One cell of each of the grid's axes that the trees cut and that is not sensitive, such that a counterexample lies
-    there: the box is halved again and again."""
+def cells_with_some(problem: Problem, box: BoxArray) -> npt.NDArray[np.int64]:
+    """Points of the grid (points x axes) that differ in sensitive cells alone and hold a counterexample: a box that holds
+    some is halved again and again."""
     worker = ExchangeWorker(
         problem, finish_limit=FEW_CELLS, depth_first_below=math.inf, call_work=1 << 62, batch=1 << 30
     )
@@ -129,7 +98,7 @@ def _cells_with_some(problem: Problem, box: BoxArray) -> dict[int, int]:
         held = {i: np.flatnonzero(held_cells(box[None, i], int(problem.axes.n_cells[i]))[0]) for i in free}
         widest = max(free, key=lambda i: len(held[i]), default=None)
         if widest is None or len(held[widest]) == 1:
-            return {problem.axis_ids[i]: int(cells[0]) for i, cells in held.items()}
+            break
         halves = []
         for part in np.array_split(held[widest], 2):
             half = box.copy()
@@ -137,6 +106,12 @@ def _cells_with_some(problem: Problem, box: BoxArray) -> dict[int, int]:
             halves.append(half)
         first = halves[0][None]
         box = halves[0] if worker.work(first, box_masses(problem, first), 1 << 62, True).unfair > 0 else halves[1]
+    combinations = problem.combinations[0]
+    points = np.zeros((len(combinations), len(problem.grid.axes)), np.int64)
+    for i, cells in held.items():
+        points[:, problem.axis_ids[i]] = cells[0]
+    points[:, [a for a, s in zip(problem.axis_ids, problem.sensitive) if s]] = combinations
+    return points
 
 
 def settled(grid: AnyGrid, outcome: Outcome, store: RegionStore | None, limits: Limits) -> Decided:

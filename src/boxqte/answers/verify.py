@@ -25,8 +25,8 @@ from boxqte.answers.existence import (
     FINISH_LIMIT,
     Finder,
     UntilFound,
+    cells_with_some,
     counterexample_cells,
-    related_pairs,
 )
 from boxqte.answers.regions import Boxes, RegionStore
 from boxqte.answers.replay import replayed_by_library
@@ -165,11 +165,8 @@ def verify(
     threads, limit, rng = worker_count(workers), seconds(time_limit), random_numbers(random_state)
     grid = two_classes(build_any_grid(imported.ensemble, read_space(space), property), "verify")
     refuse("box", grid, ALONE)
-    if near is not None and grid.partners is not None:
-        raise EngineError(f"near: is not answered for {property.kind} or bounded changes; leave it out")
-    decider = PointDecider(grid) if grid.partners is None else None
     search = _Search(
-        imported, grid, every_cell(grid), decider, GridValues(grid), threads, started,
+        imported, grid, every_cell(grid), PointDecider(grid), GridValues(grid), threads, started,
         math.inf if limit is None else limit, rng,
     )  # fmt: skip
     if near is not None:
@@ -194,7 +191,7 @@ class _Search:
     model: ImportedModel
     grid: Grid
     even: Grid
-    decider: PointDecider | None
+    decider: PointDecider
     values: GridValues
     workers: int
     started: float
@@ -219,7 +216,7 @@ class _Search:
 
     def _try_points(self) -> Points | None:
         """Some points of the space, by its mass and cell by cell."""
-        for count in TRIES if self.decider is not None else ():
+        for count in TRIES:
             if self.left <= 0:
                 return None
             cells = np.concatenate([self._points(self.grid, count // 2), self._points(self.even, count - count // 2)])
@@ -236,7 +233,6 @@ class _Search:
         return cells
 
     def _counterexamples(self, cells: npt.NDArray[np.int64]) -> Points | None:
-        assert self.decider is not None
         verdicts = self.decider.decide(cells, budget=STEPS, workers=self.workers)
         at = np.flatnonzero(verdicts.verdict == UNFAIR)
         return (cells[at], verdicts.witness[at]) if len(at) else None
@@ -278,7 +274,7 @@ class _Search:
     def _from_boxes(self, problem: Problem, boxes: Boxes) -> Points:
         """Some counterexamples of the boxes that were found."""
         if self.grid.partners is not None:
-            return self._spread(*related_pairs(problem, boxes.cells[0]))
+            return self._spread(cells_with_some(problem, boxes.cells[0]))
         store = RegionStore()
         store.begin(problem, boxes.cells)
         store.add(boxes)
@@ -286,10 +282,12 @@ class _Search:
         cells, others = drawn_cells(asked, store, CANDIDATES, self.rng, 1)
         return cells.astype(np.int64), others
 
-    def _spread(self, cells: npt.NDArray[np.int64], others: npt.NDArray[np.int32]) -> Points:
-        """The pairs, and again with other cells of the attributes that have no say: the library's rounding may."""
-        repeats = -(-CANDIDATES // len(cells))
-        cells, others = np.tile(cells, (repeats, 1)), np.tile(others, (repeats, 1))
+    def _spread(self, cells: npt.NDArray[np.int64]) -> Points:
+        """The counterexamples among the points, with any cells of the attributes that have no say: the library's rounding
+        may be different in them."""
+        verdicts = self.decider.decide(cells, workers=self.workers)
+        at = np.resize(np.flatnonzero(verdicts.verdict == UNFAIR), CANDIDATES)
+        cells, others = cells[at], verdicts.witness[at]
         tested = {cut.axis for cut in self.grid.cuts}
         for a, axis in enumerate(self.grid.axes):
             if a not in tested:
@@ -386,7 +384,6 @@ class _Search:
             for a in self.rng.permutation(len(self.grid.axes)).tolist():
                 trial = own.copy()
                 trial[:, a] = cells[row, a]
-                assert self.decider is not None
                 verdicts = self.decider.decide(trial, budget=STEPS, workers=self.workers)
                 own = np.where((verdicts.verdict == UNFAIR)[:, None], trial, own)
         found = self._counterexamples(own)
