@@ -130,6 +130,11 @@ void Drawer::margins() {
     for (int i = 0; i < layout.cells; ++i) margins_[c][i] = values_[i] + constant;
     grid_.spread(rows_, own_.data(), layout, margins_[c].data());
   }
+  if (problem_.partners.asked()) {
+    problem_.partners.extremes(
+        layout.cells, [&](int c, bool) { return margins_[c].data(); }, partner_low_, partner_high_, partner_work_);
+    return;
+  }
   least_ = most_ = margins_[0];
   for (int c = 1; c < node_.n_classes; ++c)
     for (int i = 0; i < layout.cells; ++i) {
@@ -139,8 +144,12 @@ void Drawer::margins() {
 }
 
 bool Drawer::prepare(const Word* box) {
+  if (problem_.thresholds.counted != 0) return false;
   nodes_.load(box, node_);
-  nodes_.merge_classes(node_, member_.data());
+  if (problem_.partners.asked())  // every combination has partners of its own
+    std::iota(member_.begin(), member_.end(), 0);
+  else
+    nodes_.merge_classes(node_, member_.data());
   if (parts_.find(node_) > finish_limit_) return false;
   grid_.begin(node_);
   for (int axis = 0; axis < problem_.axes.size(); ++axis) {
@@ -168,10 +177,26 @@ bool Drawer::close_to_some(std::int64_t limit) const {
   return rank(limit - fuzz - 1) != rank(limit + fuzz);
 }
 
+/// The smallest margin, without what A and B add, among those that class c looks at for class 0 ...
+std::int64_t Drawer::least_seen(int cell, int c) const {
+  return problem_.partners.asked() ? partner_low_[static_cast<std::size_t>(c) * layouts_[0].cells + cell] : least_[cell];
+}
+
+/// ... and the largest among those that it looks at for class 1.
+std::int64_t Drawer::most_seen(int cell, int c) const {
+  return problem_.partners.asked() ? partner_high_[static_cast<std::size_t>(c) * layouts_[0].cells + cell] : most_[cell];
+}
+
 bool Drawer::unsure(std::int64_t a, int cell, int c) const {
   const Thresholds& t = problem_.thresholds;
   if (t.fuzz == 0) return false;
-  if (t.simple) return close_to_some(t.neg - a - least_[cell]) || close_to_some(t.neg - a - most_[cell]);
+  if (problem_.partners.scores()) {
+    const std::int64_t own = margins_[c][cell], gap = problem_.partners.gap, slack = 2 * t.fuzz + 1;
+    if (std::abs(own - least_seen(cell, c) - gap) <= slack || std::abs(most_seen(cell, c) - own - gap) <= slack)
+      return true;
+    if (t.simple) return false;
+  }
+  if (by_signs()) return close_to_some(t.neg - a - least_[cell]) || close_to_some(t.neg - a - most_[cell]);
   const std::int64_t v = margins_[c][cell] + a;
   return close_to_some(t.neg - v) || close_to_some(t.pos - 1 - v) || close_to_some(t.conf_pos - 1 - v) ||
          close_to_some(t.conf_neg - v);
@@ -185,9 +210,14 @@ Drawer::Interval Drawer::signs(std::int64_t a, int cell) const {
 std::array<Drawer::Interval, 2> Drawer::intervals(std::int64_t a, int cell, int c) const {
   // Where the class is confident with class 1 and sees class 0, and the other way round.
   const Thresholds& t = problem_.thresholds;
-  const std::int64_t v = margins_[c][cell] + a;
-  return {Interval{rank(t.conf_pos - 1 - v), rank(t.neg - a - least_[cell])},
-          Interval{rank(t.pos - 1 - a - most_[cell]), rank(t.conf_neg - v)}};
+  const std::int64_t v = margins_[c][cell] + a, least = least_seen(cell, c), most = most_seen(cell, c);
+  if (problem_.partners.scores()) {  // what A and B add has no say, but for the confidence of x
+    const std::int64_t gap = problem_.partners.gap, own = margins_[c][cell];
+    if (own - least < gap && most - own < gap) return {};
+    return {Interval{rank(t.conf_pos - 1 - v), static_cast<int>(b_key_.size())}, Interval{0, rank(t.conf_neg - v)}};
+  }
+  return {Interval{rank(t.conf_pos - 1 - v), rank(t.neg - a - least)},
+          Interval{rank(t.pos - 1 - a - most), rank(t.conf_neg - v)}};
 }
 
 double Drawer::weigh() {
@@ -201,7 +231,7 @@ double Drawer::weigh() {
       behind_[at++] = total;
       const std::int64_t a = a_.value[i];
       const double w = cell_mass_[cell] * a_.mass[i];
-      if (problem_.thresholds.simple) {
+      if (by_signs()) {
         if (unsure(a, cell, 0)) return -1.0;
         if (least_[cell] != most_[cell]) total += w * mass_of(signs(a, cell));
         continue;
@@ -218,14 +248,14 @@ Drawer::Found Drawer::exists(const Word* box) {
   if (!prepare(box)) return Found::unsure;
   for (const std::int64_t a : a_.value)
     for (int cell = 0; cell < layouts_[0].cells; ++cell) {
-      if (problem_.thresholds.simple) {
+      if (by_signs()) {
         if (unsure(a, cell, 0)) return Found::unsure;
         if (!signs(a, cell).empty()) return Found::some;
         continue;
       }
       for (int c = 0; c < node_.n_classes; ++c) {
-        if (node_.class_mass[c] == 0.0) continue;  // not among the x that are asked about
         if (unsure(a, cell, c)) return Found::unsure;
+        if (node_.class_mass[c] == 0.0) continue;  // not among the x that are asked about
         for (const Interval ranks : intervals(a, cell, c))
           if (!ranks.empty()) return Found::some;
       }
@@ -266,10 +296,13 @@ void Drawer::spell_out(Side side, std::int64_t entry, std::int32_t* cells) {
   }
 }
 
-int Drawer::pick_combination(int cell, std::int64_t add, std::int64_t least, std::int64_t most, int only) {
-  // By mass, among those whose margin is in [least, most] and whose class is `only` (-1: any).
+int Drawer::pick_combination(int cell, std::int64_t add, std::int64_t least, std::int64_t most, int only,
+                             Interval places) {
+  // By mass, among those whose margin is in [least, most], whose class is `only` (-1: any), and at these places (-1: all).
   const Combinations& all = problem_.combinations;
   const auto fits = [&](int c) {
+    if (places.first >= 0 && (problem_.partners.place[c] < places.first || problem_.partners.place[c] > places.last))
+      return false;
     const std::int64_t margin = margins_[member_[c]][cell] + add;
     return least <= margin && margin <= most && (only < 0 || only == member_[c]);
   };
@@ -291,8 +324,28 @@ int Drawer::pick_combination(int cell, std::int64_t add, std::int64_t least, std
   return chosen;
 }
 
-void Drawer::draw_one(double total, std::int32_t* cells, std::int32_t* combination) {
+int Drawer::pick_partner(int cell, std::int64_t add, int own) {
+  // A combination that makes `own` a counterexample; -1 if rounded values cannot tell: the caller has to look for an x'.
   const Thresholds& t = problem_.thresholds;
+  const Partners& p = problem_.partners;
+  const std::int64_t margin = margins_[member_[own]][cell] + add;
+  Interval low{-1, -1}, high{-1, -1};
+  if (p.asked()) {
+    const int place = p.place[own];
+    low = {p.low_first[place], p.low_last[place]};
+    high = {p.high_first[place], p.high_last[place]};
+  }
+  if (p.scores()) {
+    const std::int64_t away = p.gap + (t.fuzz > 0 ? 2 * t.fuzz + 1 : 0);
+    const int found = pick_combination(cell, add, -far, margin - away, -1, low);
+    return found >= 0 ? found : pick_combination(cell, add, margin + away, far, -1, high);
+  }
+  if (margin <= t.conf_neg - t.fuzz) return pick_combination(cell, add, t.pos + t.fuzz, far, -1, high);
+  if (margin >= t.conf_pos + t.fuzz) return pick_combination(cell, add, -far, t.neg - t.fuzz, -1, low);
+  return -1;
+}
+
+void Drawer::draw_one(double total, std::int32_t* cells, std::int32_t* combination) {
   const int n_cells = layouts_[0].cells;
   Interval ranks;
   int only = -1, cell = 0;
@@ -302,7 +355,7 @@ void Drawer::draw_one(double total, std::int32_t* cells, std::int32_t* combinati
     entry = at / n_cells;
     cell = static_cast<int>(at % n_cells);
     a = a_.value[entry];
-    if (t.simple) {
+    if (by_signs()) {
       const Interval both = signs(a, cell);
       if (mass_of(both) > 0.0) ranks = both;
       continue;
@@ -332,12 +385,7 @@ void Drawer::draw_one(double total, std::int32_t* cells, std::int32_t* combinati
     if (cells[axis] < 0) cells[axis] = pick_cell(axis, 0);
   const std::int64_t add = a + b_key_[rank];
   combination[0] = pick_combination(cell, add, -far, far, only);
-  const std::int64_t margin = margins_[member_[combination[0]]][cell] + add;
-  combination[1] = -1;  // rounded values cannot tell the class of x: the caller has to look for an x'
-  if (margin <= t.neg - t.fuzz)
-    combination[1] = pick_combination(cell, add, t.pos + t.fuzz, far, -1);
-  else if (margin >= t.pos + t.fuzz)
-    combination[1] = pick_combination(cell, add, -far, t.neg - t.fuzz, -1);
+  combination[1] = pick_partner(cell, add, combination[0]);
 }
 
 bool Drawer::draw(const Word* box, std::span<const std::int64_t> rows, std::int32_t* cells, std::int32_t* combinations) {

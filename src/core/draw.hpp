@@ -39,7 +39,7 @@ class Drawer {
     std::vector<std::int64_t> value;
     std::vector<double> mass;
   };
-  /// Ranks of B: behind `first`, up to `last`.
+  /// Ranks of B: behind `first`, up to `last`. Or places of partners, both ends included.
   struct Interval {
     int first = 0, last = 0;
     bool empty() const { return last <= first; }
@@ -53,12 +53,18 @@ class Drawer {
   int rank(std::int64_t limit) const;
   double mass_of(Interval ranks) const { return ranks.empty() ? 0.0 : prefix_[ranks.last] - prefix_[ranks.first]; }
   bool close_to_some(std::int64_t limit) const;
+  /// Whether classes alone decide, and everybody is a partner.
+  bool by_signs() const { return problem_.thresholds.simple && !problem_.partners.asked(); }
+  std::int64_t least_seen(int cell, int c) const;
+  std::int64_t most_seen(int cell, int c) const;
   bool unsure(std::int64_t a, int cell, int c) const;
   Interval signs(std::int64_t a, int cell) const;
   std::array<Interval, 2> intervals(std::int64_t a, int cell, int c) const;
   double weigh();
   void draw_one(double total, std::int32_t* cells, std::int32_t* combination);
-  int pick_combination(int cell, std::int64_t add, std::int64_t least, std::int64_t most, int only);
+  int pick_combination(int cell, std::int64_t add, std::int64_t least, std::int64_t most, int only,
+                       Interval places = {-1, -1});
+  int pick_partner(int cell, std::int64_t add, int own);
   int pick_cell(int axis, int group);
   void spell_out(Side side, std::int64_t entry, std::int32_t* cells);
   double uniform();
@@ -75,15 +81,16 @@ class Drawer {
   std::vector<Layout> layouts_;       ///< part -> its grid
   Layout rows_;
   Sums a_, b_;
-  std::vector<std::int32_t> b_entry_;               ///< rank in B -> entry
-  std::vector<std::int64_t> b_key_;                 ///< B's values in order
-  std::vector<double> prefix_;                      ///< rank -> mass of B below
-  std::vector<double> cell_mass_;                   ///< cell of the vector part
-  std::vector<std::vector<std::int64_t>> margins_;  ///< class x cell
-  std::vector<std::int64_t> least_, most_;          ///< cell -> over the classes
-  std::vector<double> behind_;                      ///< running sums of the counterexample mass over (entry of A, cell)
-  std::vector<std::int32_t> cell_;                  ///< axis x position: the box's cells, group by group
-  std::vector<std::int32_t> group_start_;           ///< axis x group: where its cells begin; one more entry at the end
+  std::vector<std::int32_t> b_entry_;                                    ///< rank in B -> entry
+  std::vector<std::int64_t> b_key_;                                      ///< B's values in order
+  std::vector<double> prefix_;                                           ///< rank -> mass of B below
+  std::vector<double> cell_mass_;                                        ///< cell of the vector part
+  std::vector<std::vector<std::int64_t>> margins_;                       ///< class x cell
+  std::vector<std::int64_t> least_, most_;                               ///< cell -> over the classes
+  std::vector<std::int64_t> partner_low_, partner_high_, partner_work_;  ///< class x cell: extremes of its partners
+  std::vector<double> behind_;             ///< running sums of the counterexample mass over (entry of A, cell)
+  std::vector<std::int32_t> cell_;         ///< axis x position: the box's cells, group by group
+  std::vector<std::int32_t> group_start_;  ///< axis x group: where its cells begin; one more entry at the end
   std::vector<TreeId> chosen_;
   std::vector<std::int64_t> values_;
   std::vector<double> masses_;

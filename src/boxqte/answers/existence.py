@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from boxqte.answers.asked import cell_words, support_boxes
-from boxqte.answers.regions import Boxes, RegionStore, held_cells
+from boxqte.answers.asked import support_boxes
+from boxqte.answers.regions import Boxes, RegionStore
 from boxqte.engines.box.draw_worker import NONE, SOME, Drawer
 from boxqte.engines.box.engine import Box
-from boxqte.engines.box.exchange_worker import ExchangeWorker, box_masses
 from boxqte.engines.box.options import BoxOptions
 from boxqte.engines.box.problem import Problem
 from boxqte.engines.exhaustive import dense_margins, verdicts, without_idle_axes
@@ -27,25 +26,17 @@ from boxqte.space.attributes import Attribute
 
 CANDIDATES = 32
 FINISH_LIMIT = 8000
-FEW_CELLS = 16
 EXHAUSTIVE_CELLS = 4_000_000
 NEXT_TO_NOTHING = Fraction(1, 10**9)
 SMALLEST_EXPONENT = -280  # a cell's mass below 10 to this is no float any more
 
 
 class Finder:
-    """An observer that keeps the first boxes with a counterexample; masses of 0 are checked by ranks.
+    """An observer that keeps the first boxes with a counterexample; masses of 0 are checked by ranks."""
 
-    Ranks do not know who may be whose partner: where the question says so, they can only tell that there is none. The
-    other boxes are `doubtful`. If each of at most FEW_CELLS cells was counted there is no doubt: a list of masses has at
-    most three entries then, cells of one axis, and none is lost beside the others.
-    """
-
-    def __init__(self, *, few_cells: bool = False) -> None:
+    def __init__(self) -> None:
         self.found: list[Boxes] = []
-        self.doubtful: list[BoxArray] = []
         self.unsure = False
-        self.few_cells = few_cells
         self._drawer: Any = None
 
     def begin(self, problem: Problem, roots: BoxArray) -> None:
@@ -56,18 +47,12 @@ class Finder:
             return
         hit = parts.masses[:, UNFAIR] > 0
         silent = np.flatnonzero(~hit & (parts.how == COUNTED))
-        partners = self.problem.grid.partners
-        if partners is not None and (partners.gap or self.few_cells):  # two scores are compared in every cell
-            silent = silent[:0]
         if not hit.any() and len(silent):
             if self._drawer is None:
                 self._drawer = Drawer(self.problem, finish_limit=FINISH_LIMIT)
             there = self._drawer.exists(parts.boxes[silent])
-            if partners is not None:
-                self.doubtful.append(parts.boxes[silent[there != NONE]])
-            else:
-                hit[silent[there == SOME]] = True
-                self.unsure |= bool(((there != SOME) & (there != NONE)).any())
+            hit[silent[there == SOME]] = True
+            self.unsure |= bool(((there != SOME) & (there != NONE)).any())
         at = np.flatnonzero(hit)[:CANDIDATES]
         if len(at):
             masses = np.maximum(parts.masses[at], [0, 1e-300, 0])
@@ -84,34 +69,6 @@ class UntilFound(Watch):
     def report(self, decided: Decided, **counts: Any) -> Status | None:
         reason = super().report(decided, **counts)
         return Status.GAP if self.finder.found else reason
-
-
-def cells_with_some(problem: Problem, box: BoxArray) -> npt.NDArray[np.int64]:
-    """Points of the grid (points x axes) that differ in sensitive cells alone and hold a counterexample: a box that holds
-    some is halved again and again."""
-    worker = ExchangeWorker(
-        problem, finish_limit=FEW_CELLS, depth_first_below=math.inf, call_work=1 << 62, batch=1 << 30
-    )
-    box = box.copy()
-    free = np.flatnonzero(~problem.sensitive).tolist()
-    while True:
-        held = {i: np.flatnonzero(held_cells(box[None, i], int(problem.axes.n_cells[i]))[0]) for i in free}
-        widest = max(free, key=lambda i: len(held[i]), default=None)
-        if widest is None or len(held[widest]) == 1:
-            break
-        halves = []
-        for part in np.array_split(held[widest], 2):
-            half = box.copy()
-            half[widest] = cell_words(np.isin(np.arange(problem.axes.n_cells[widest]), part).tolist(), box.shape[1])
-            halves.append(half)
-        first = halves[0][None]
-        box = halves[0] if worker.work(first, box_masses(problem, first), 1 << 62, True).unfair > 0 else halves[1]
-    combinations = problem.combinations[0]
-    points = np.zeros((len(combinations), len(problem.grid.axes)), np.int64)
-    for i, cells in held.items():
-        points[:, problem.axis_ids[i]] = cells[0]
-    points[:, [a for a, s in zip(problem.axis_ids, problem.sensitive) if s]] = combinations
-    return points
 
 
 def settled(grid: AnyGrid, outcome: Outcome, store: RegionStore | None, limits: Limits) -> Decided:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from boxqte.answers.replay import replayed
 from boxqte.answers.samples import witness_values
 from boxqte.answers.values import FloatArray, GridValues
 from boxqte.basics.checks import worker_count
@@ -46,7 +47,7 @@ class Rows:
     x, witness
         The rows that are counterexamples, and the nearest x' of each, in the columns that the model's `predict` takes.
     disagreements
-        The index of the counterexamples that the model's own library decides otherwise (its sums are rounded).
+        The index of the counterexamples that are none by the library's own classes or scores (its sums are rounded).
     replayed
         Whether the library was asked.
     decision
@@ -147,12 +148,12 @@ def check(
     said.iloc[unfair, 1] = texts
     said.iloc[unfair, 2] = distances
     disagreements: list[Any] = []
-    if imported.native is not None and len(unfair):
-        same = imported.native(values.matrix(x)) == imported.native(values.matrix(witness))
-        disagreements = index[unfair[same]].tolist()
+    agreed = replayed(imported, values, x, witness)
+    if agreed is not None:
+        disagreements = index[unfair[~agreed]].tolist()
     tables = [values.frame(part).set_index(index[unfair]) for part in (x, witness)]
     rule = decision_text(imported.ensemble.decision)
-    return Rows(said, tables[0], tables[1], disagreements, imported.native is not None, rule)
+    return Rows(said, tables[0], tables[1], disagreements, agreed is not None, rule)
 
 
 # --- the nearest x' ---------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from boxqte.answers.asked import Asked
 from boxqte.answers.existence import counterexample_cells
 from boxqte.answers.regions import Boxes, RegionStore, held_cells
+from boxqte.answers.replay import replayed
 from boxqte.answers.result import Result, asked_of
 from boxqte.answers.values import FloatArray, GridValues
 from boxqte.basics.machine import cores
@@ -25,7 +26,7 @@ from boxqte.engines.kinds import UNFAIR
 from boxqte.engines.point import PointDecider, point_decider
 from boxqte.errors import EngineError
 from boxqte.exact import down, up
-from boxqte.questions.grid import AnyGrid
+from boxqte.questions.grid import AnyGrid, Grid
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,8 +53,8 @@ class Sample:
     replayed
         Whether the model's own library was asked about every pair.
     disagreements
-        The rows whose two inputs get the same class from the library, which sums and rounds in floating point. They
-        stay in the tables.
+        The rows that are no counterexample by the library's own classes (two inputs of the same class) or scores, which
+        it sums and rounds in floating point. They stay in the tables.
     """
 
     x: pd.DataFrame
@@ -106,11 +107,9 @@ def sample(
     complete = store.complete and not store.elsewhere
     found = max(Fraction(store.mass) - Fraction(store.elsewhere) - store.rounding, Fraction(0))
     share = 1.0 if complete else down(found / max(Fraction(ends.upper), found)) if found else 0.0
-    native = asked.model.native if replay else None
-    same = np.zeros(0, np.int64)
-    if native is not None:
-        same = np.flatnonzero(native(values.matrix(x)) == native(values.matrix(other)))
-    return Sample(values.frame(x), values.frame(other), complete, share, native is not None, same)
+    agreed = replayed(asked.model, values, x, other) if replay else None
+    denied = np.zeros(0, np.int64) if agreed is None else np.flatnonzero(~agreed)
+    return Sample(values.frame(x), values.frame(other), complete, share, agreed is not None, denied)
 
 
 def _one_by_one(asked: Asked, store: RegionStore) -> bool:
@@ -326,6 +325,7 @@ def witness_values(
 ) -> Columns:
     """x' from x and the base cells of x': equal where nothing forces it to differ, as near as possible elsewhere."""
     out: Columns = []
+    related = -1 if not isinstance(grid, Grid) or grid.partners is None else grid.partners.axis
     differs = np.zeros(len(cells), bool)
     sensitive = [a for a, axis in enumerate(grid.axes) if axis.sensitive]
     for a, axis in enumerate(grid.axes):
@@ -338,7 +338,12 @@ def witness_values(
             out.append(x[a])
             continue
         column = x[a].copy()
-        if axis.sensitive:
+        if a == related:  # the property says how far x' may be from x, or on which side
+            first, last = (ends[others[at, a]] for ends in alike(grid, a))
+            reach = dict(grid.property.max_change).get(axis.attribute.name)
+            column[at] = values.axes[a].nearest_among(first, last, x[a][at], reach)
+            differs |= moved
+        elif axis.sensitive:
             column[at] = values.axes[a].draw(_some_refined(axis)[others[at, a]], rng)
             differs |= moved
         else:
@@ -357,6 +362,25 @@ def witness_values(
             out[a][at[same]] = _another(values.axes[a], own[same], x[a][at[same]])
         rest = np.setdiff1d(rest, at)
     return out
+
+
+def alike(grid: AnyGrid, a: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """base cell -> the first and the last cell of the stretch around it in which no cut tells two cells apart.
+
+    All their x' have the same margin. A window of places takes all of a stretch or nothing, so the value of a stretch that is
+    nearest to x is within a bounded change, while a cell of it may lie beyond.
+    """
+    axis = grid.axes[a]
+    masks = [cut.mask for cut in grid.cuts if cut.axis == a]
+    n = axis.n_cells
+    first, last = np.arange(n), np.arange(n)
+    for c in range(1, n):
+        if not axis.cells[c].missing and all(mask >> c & 1 == mask >> (c - 1) & 1 for mask in masks):
+            first[c] = first[c - 1]
+    for c in range(n - 2, -1, -1):
+        if first[c + 1] == first[c]:
+            last[c] = last[c + 1]
+    return first, last
 
 
 def _some_refined(axis: Any) -> npt.NDArray[np.int64]:

@@ -110,24 +110,48 @@ class AxisValues:
 
     def nearest(self, cells: npt.NDArray[np.integer], to: FloatArray) -> FloatArray:
         """Of a numeric attribute: the value of each base cell that is nearest to a given value."""
+        return self.nearest_among(cells, cells, to)
+
+    def nearest_among(
+        self,
+        first: npt.NDArray[np.integer],
+        last: npt.NDArray[np.integer],
+        to: FloatArray,
+        reach: Fraction | None = None,
+    ) -> FloatArray:
+        """Of a numeric attribute: the value of the base cells first..last that is nearest to a given value.
+
+        A float32 where the model casts, unless that is beyond the reach and another float is not.
+        """
         values = to.copy()
-        for cell in np.unique(cells).tolist():
-            at = cells == cell
-            base = self.axis.cells[cell]
-            if base.missing:
+        for one, end in set(zip(first.tolist(), last.tolist())):
+            at = np.flatnonzero((first == one) & (last == end))
+            if self.axis.cells[one].missing:
                 values[at] = np.nan
                 continue
-            assert base.low is not None
-            assert base.high is not None
+            low, high = self.axis.cells[one].low, self.axis.cells[end].high
+            assert low is not None
+            assert high is not None
             if self.integral:
-                ends = float(base.low[0]), float(base.high[0]) - 1
+                ends = float(low[0]), float(high[0]) - 1
             else:
-                ends = first_float(base.low), last_float(base.high)
+                wide = ends = first_float(low), last_float(high)
                 if self.narrow.any():
                     singles = _first_single(ends[0]), _last_single(ends[1])
                     ends = singles if singles[0] <= singles[1] else ends
+                if reach is not None and ends != wide:
+                    beyond = at[_beyond(reach, to[at], np.clip(to[at], *ends))]
+                    values[beyond] = np.clip(to[beyond], *wide)
+                    at = np.setdiff1d(at, beyond)
             values[at] = np.clip(to[at], *ends)
         return values
+
+
+def _beyond(reach: Fraction, one: FloatArray, two: FloatArray) -> npt.NDArray[np.intp]:
+    """Where two values are farther apart than the reach, exactly."""
+    at: npt.NDArray[np.intp] = np.flatnonzero(np.abs(one - two) > float(reach) * (1 - 1e-12))
+    exact = [abs(Fraction(a) - Fraction(b)) > reach for a, b in zip(one[at].tolist(), two[at].tolist())]
+    return at[np.array(exact, bool)]
 
 
 def first_float(edge: Edge) -> float:

@@ -19,17 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.answers.asked import Asked
-from boxqte.answers.existence import (
-    CANDIDATES,
-    FEW_CELLS,
-    FINISH_LIMIT,
-    Finder,
-    UntilFound,
-    cells_with_some,
-    counterexample_cells,
-)
+from boxqte.answers.existence import CANDIDATES, FINISH_LIMIT, Finder, UntilFound, counterexample_cells
 from boxqte.answers.regions import Boxes, RegionStore
-from boxqte.answers.replay import replayed_by_library
+from boxqte.answers.replay import replayed, scores
 from boxqte.answers.rows import changes
 from boxqte.answers.samples import drawn_cells, witness_values
 from boxqte.answers.values import FloatArray, GridValues
@@ -241,11 +233,8 @@ class _Search:
 
     def _exchange(self) -> Verification:
         finder = Finder()
-        status = self._until_found(finder, FINISH_LIMIT)
-        if finder.doubtful and status is Status.CONVERGED:
-            boxes = np.concatenate(finder.doubtful)
-            finder = Finder(few_cells=True)
-            status = self._until_found(finder, FEW_CELLS, lambda problem: boxes)
+        limits = Limits(time_limit=None if math.isinf(self.left) else self.left, workers=self.workers)
+        status = self._run(limits, UntilFound(limits, finder), [finder])
         if finder.found:
             try:
                 pairs = self._from_boxes(finder.problem, finder.found[0])
@@ -261,39 +250,18 @@ class _Search:
             return self._undecided("margins too close to call, or too many cells", "box engine")
         return self._answer(Verdict.HOLDS, "every box proved by the box engine")
 
-    def _until_found(self, finder: Finder, finish_limit: int, roots: Any = None) -> Status:
-        limits = self._limits()
-        return self._run(limits, UntilFound(limits, finder), Companions((finder,), roots=roots), finish_limit)
-
-    def _limits(self) -> Limits:
-        return Limits(time_limit=None if math.isinf(self.left) else max(self.left, 0.0), workers=self.workers)
-
-    def _run(self, limits: Limits, watch: Watch, beside: Companions, finish_limit: int = FINISH_LIMIT) -> Status:
-        return Box(BoxOptions(finish_limit=finish_limit)).run(self.even, limits, watch, beside).status
+    def _run(self, limits: Limits, watch: Watch, observers: list[Any]) -> Status:
+        engine = Box(BoxOptions(finish_limit=FINISH_LIMIT))
+        return engine.run(self.even, limits, watch, Companions(tuple(observers))).status
 
     def _from_boxes(self, problem: Problem, boxes: Boxes) -> Points:
         """Some counterexamples of the boxes that were found."""
-        if self.grid.partners is not None:
-            return self._spread(cells_with_some(problem, boxes.cells[0]))
         store = RegionStore()
         store.begin(problem, boxes.cells)
         store.add(boxes)
         asked = Asked(self.model, self.even, "box", {}, Limits(workers=self.workers), store)
         cells, others = drawn_cells(asked, store, CANDIDATES, self.rng, 1)
         return cells.astype(np.int64), others
-
-    def _spread(self, cells: npt.NDArray[np.int64]) -> Points:
-        """The counterexamples among the points, with any cells of the attributes that have no say: the library's rounding
-        may be different in them."""
-        verdicts = self.decider.decide(cells, workers=self.workers)
-        at = np.resize(np.flatnonzero(verdicts.verdict == UNFAIR), CANDIDATES)
-        cells, others = cells[at], verdicts.witness[at]
-        tested = {cut.axis for cut in self.grid.cuts}
-        for a, axis in enumerate(self.grid.axes):
-            if a not in tested:
-                cells[:, a] = self.rng.integers(0, axis.n_cells, len(cells))
-                others[:, a] = cells[:, a]
-        return cells, others
 
     def _with_tolerance(self) -> Verification:
         """Sums of masses with epsilon > 0 carry rounding: they can find a counterexample, they cannot prove there is none."""
@@ -305,8 +273,8 @@ class _Search:
             if found is not None:
                 return self._violated(*found, "every cell was tried")
         store = RegionStore()
-        limits = self._limits()
-        status = self._run(limits, Watch(limits), Companions((store,)))
+        limits = Limits(time_limit=None if math.isinf(self.left) else self.left, workers=self.workers)
+        status = self._run(limits, Watch(limits), [store])
         heavy = store.boxes.masses[:, UNFAIR] > 1e-9 if store.problem is not None else np.zeros(0, bool)
         if heavy.any():
             assert isinstance(store.problem, Problem)
@@ -438,20 +406,16 @@ class _Search:
         cells, others = cells[:CANDIDATES], others[:CANDIDATES]
         x = values if values is not None else self.values.draw(cells, self.rng)
         witness = witness_values(self.grid, self.values, cells, others, x, self.rng)
-        for name, most in self.grid.property.max_change:
-            a = self.grid.space.names.index(name)
-            witness[a] = self.values.axes[a].nearest(others[:, a], x[a])
-            within = np.array(
-                [abs(Fraction(w) - Fraction(v)) <= most if v == v else True for v, w in zip(x[a], witness[a])]
+        kept = self._within_bounds(x, witness)
+        if not len(kept):
+            return self._answer(
+                Verdict.VIOLATED, how, why="the change is at most so large between real numbers, not floats"
             )
-            if not within.any():  # it is there, but no two floats are
-                return self._answer(Verdict.VIOLATED, "proved by the box engine")
-            cells, x, witness = cells[within], [c[within] for c in x], [c[within] for c in witness]
-        at, replayed, scores = 0, None, None
-        replay = replayed_by_library(self.model, self.grid, self.values, x, witness)
-        if replay is not None:
-            at, replayed = int(np.argmax(replay.breaks)), bool(replay.breaks.any())
-            scores = replay.scores_of(at)
+        x, witness = [c[kept] for c in x], [c[kept] for c in witness]
+        at, replay = 0, None
+        agreed = replayed(self.model, self.values, x, witness)
+        if agreed is not None:
+            at, replay = int(np.argmax(agreed)), bool(agreed.any())
         x, witness = [c[[at]] for c in x], [c[[at]] for c in witness]
         return self._answer(
             Verdict.VIOLATED,
@@ -459,11 +423,28 @@ class _Search:
             x=self.values.frame(x),
             witness=self.values.frame(witness),
             changes=changes(self.grid, self.values, x, witness)[0][0],
-            replayed=replayed,
-            scores=scores,
+            replayed=replay,
+            scores=self._scores(x, witness),
             distance=distance,
             row=row,
         )
+
+    def _within_bounds(self, x: list[FloatArray], witness: list[FloatArray]) -> npt.NDArray[np.intp]:
+        """The pairs that keep bounded changes exactly: at the very edge of a cell real numbers may, and no floats."""
+        kept = np.ones(len(x[0]), bool)
+        for name, most in self.grid.property.max_change:
+            a = self.grid.space.names.index(name)
+            pairs = zip(x[a].tolist(), witness[a].tolist())
+            kept &= [math.isnan(one) or abs(Fraction(one) - Fraction(two)) <= most for one, two in pairs]
+        return np.flatnonzero(kept)
+
+    def _scores(self, *pair: list[FloatArray]) -> tuple[float, float] | None:
+        """What the library itself gives the two inputs, where scores are asked about."""
+        read = scores(self.model, self.grid.property) if self.grid.property.asks_scores else None
+        if read is None:
+            return None
+        one, two = (float(read(self.values.matrix(x)[:, : self.grid.ensemble.n_features])[0]) for x in pair)
+        return one, two
 
     def _undecided(self, why: str, how: str) -> Verification:
         return self._answer(Verdict.UNDECIDED, how, why=why)

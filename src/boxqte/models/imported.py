@@ -35,6 +35,8 @@ class ImportedModel:
     """The library's own `decision_function` for such rows, where it has one..."""
     margin_unit: Fraction = Fraction(1)
     """... and what it is multiplied by to be the ensemble's margin."""
+    raw: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.floating]] | None = None
+    """The library's own margins for such rows in the ensemble's unit, where it gives them by another name than that."""
     pulled_back: Callable[[Asks], DecisionRule] | None = None
     """Where the probability is not the link of the margin (a calibrated model): the decision that a question about the
     probability means for the margin."""
@@ -44,8 +46,6 @@ class ImportedModel:
     trees_because: str = "best_iteration"
     values: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]] | None = None
     """The library's own predicted numbers for such rows, where the model predicts a number (it has no `native` then)."""
-    sums: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.floating]] | None = None
-    """The library's own sums of trees for such rows, before its link, where it gives them; in the ensemble's margin."""
     monotone: Mapping[str, Literal["increasing", "decreasing"]] = field(default_factory=dict)
     """By column the monotone constraints that the model says it was trained with: a claim, not a fact."""
     objective: str = ""

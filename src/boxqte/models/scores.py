@@ -1,4 +1,4 @@
-"""Models that predict a number, as classifiers (the number is compared with a threshold); and the scores of any model."""
+"""Models that predict a number, as classifiers: the number is compared with a threshold."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def with_value_threshold(model: ImportedModel, threshold: Number, *, exclusive: 
         tie="negative" if exclusive else "positive",
         further_rounding=ensemble.further_rounding + further,
     )
-    return replace(model, ensemble=decided, native=_native(model, limit, exclusive), values=None)
+    return replace(model, ensemble=decided, native=_native(model, limit, exclusive), values=None, raw=None)
 
 
 def _rounded(limit: Fraction, ensemble: TreeEnsemble) -> Fraction:
@@ -110,31 +110,3 @@ def _native(model: ImportedModel, limit: Fraction, exclusive: bool) -> Native | 
         return (found > above if exclusive else found >= above).astype(np.int64)
 
     return decide
-
-
-def library_scores(model: ImportedModel) -> Callable[[npt.NDArray[np.float64]], npt.NDArray[np.floating]] | None:
-    """The library's own score of rows, in the unit of the ensemble's margin and up to a constant; None if it has none.
-
-    Its sums of trees where it gives them; else what its link makes of them, taken back: a double, or as exact as the library's
-    probabilities are.
-    """
-    link, unit = model.ensemble.link, float(model.margin_unit)
-    if model.sums is not None:
-        return model.sums
-    if model.margin is not None:
-        margin = model.margin
-        return lambda rows: np.asarray(margin(rows), np.float64) * unit
-    if model.values is not None:
-        values = model.values
-        return lambda rows: _unlinked(link, np.asarray(values(rows), np.float64))
-    if model.probability is not None and model.pulled_back is None:
-        probability = model.probability
-        return lambda rows: _unlinked(link, np.asarray(probability(rows), np.float64)[:, 1])
-    return None
-
-
-def _unlinked(link: str, score: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    with np.errstate(divide="ignore"):
-        if link == "exp":
-            return np.log(score)
-        return np.log(score) - np.log1p(-score) if link == "sigmoid" else score

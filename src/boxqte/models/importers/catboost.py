@@ -505,7 +505,11 @@ def _native(model: Callable[[], Any], features: Features, trees: int) -> dict[st
         index = {label: at for at, label in enumerate(ready[0].classes_.tolist())}
         return np.array([index[label] for label in labels], np.int64)
 
-    return {"native": native, "probability": lambda rows: predicted(rows, "Probability")}
+    return {
+        "native": native,
+        "probability": lambda rows: predicted(rows, "Probability"),
+        "raw": lambda rows: predicted(rows, "RawFormulaVal"),
+    }
 
 
 def _values(model: Callable[[], Any], features: Features, link: Link, trees: int) -> Callable[[FloatArray], FloatArray]:

@@ -115,8 +115,8 @@ def load(source: Any, *, allow_pickle: bool, trees: Trees | None = None) -> Impo
         text = model_text(parsed_json(data, name), name) if data.lstrip().startswith(b"{") else _decoded(data, name)
         ensemble, held = parse(text, name, trees=trees)
         installed = importlib.util.find_spec("lightgbm") is not None
-        scores = _native(lambda: _booster_from(_checked(text, name)), ensemble) if installed else None
-        return _imported(ensemble, name, scores, text, held)
+        stored = (lambda: _booster_from(_checked(text, name))) if installed else None
+        return _imported(ensemble, name, stored, text, held)
     name = type_name(source)
     booster, labels = source, None
     if not _is_lightgbm(source, "Booster"):
@@ -126,23 +126,30 @@ def load(source: Any, *, allow_pickle: bool, trees: Trees | None = None) -> Impo
     _check_sigmoid(booster, text, name)
     all_trees = booster.num_trees()
     held = all_trees if all_trees > ensemble.n_trees else held
-    model = _imported(ensemble, name, _native(lambda: booster, ensemble), text, held)
+    model = _imported(ensemble, name, lambda: booster, text, held)
     if not hasattr(source, "decision_function"):  # since LightGBM 4.7
         return model
+    return replace(model, margin=_native(lambda: booster, ensemble, raw_score=True), margin_unit=_unit(text))
+
+
+def _unit(text: str) -> Fraction:
+    """What a raw score is multiplied by to be the margin."""
     written = SIGMOID.search(text)
-    unit = Fraction(written[1]) if written else Fraction(1)
-    return replace(model, margin=_native(lambda: booster, ensemble, raw_score=True), margin_unit=unit)
+    return Fraction(written[1]) if written else Fraction(1)
 
 
 def _imported(
-    ensemble: TreeEnsemble, name: str, scores: Callable[[FloatArray], FloatArray] | None, text: str, held: int | None
+    ensemble: TreeEnsemble, name: str, booster: Callable[[], Any] | None, text: str, held: int | None
 ) -> ImportedModel:
-    """The model with LightGBM's own prediction."""
-    declared = _declared(text, ensemble, name)
+    """The model with LightGBM's own predictions."""
+    scores = booster and _native(booster, ensemble)
+    unit, scored = float(_unit(text)), booster and _native(booster, ensemble, raw_score=True)
+    raw = scored and (lambda rows: unit * scored(rows))
+    kept: dict[str, Any] = {"raw": raw, "trees_in_file": held, "monotone": _declared(text, ensemble, name)}
     if not ensemble.predicts_classes:
         objective = text.partition("\nobjective=")[2].partition("\n")[0]
-        return ImportedModel(ensemble, name, values=scores, trees_in_file=held, objective=objective, monotone=declared)
-    return ImportedModel(ensemble, name, **_asked(scores), trees_in_file=held, monotone=declared)
+        return ImportedModel(ensemble, name, values=scores, objective=objective, **kept)
+    return ImportedModel(ensemble, name, **_asked(scores), **kept)
 
 
 def _declared(text: str, ensemble: TreeEnsemble, name: str) -> dict[str, Direction]:

@@ -177,10 +177,10 @@ class _Reading:
             native=inner.native and native,
             probability=inner.probability and (lambda rows: self._asked("predict_proba", rows)),
             margin=inner.margin and (lambda rows: self._asked("decision_function", rows)),
+            raw=None,  # a pipeline has no name for it
             values=inner.values and (lambda rows: self._asked("predict", rows).astype(np.float64).reshape(-1)),
             fills=self._fills(),
-            sums=None,  # these are of the last step's columns
-            monotone={},
+            monotone={},  # they are about the last step's columns
         )
 
     def _asked(self, method: str, rows: FloatArray) -> npt.NDArray[Any]:

@@ -373,7 +373,7 @@ def _only(
     old = inner.ensemble
     by_name = list(names) == list(old.feature_names) and np.array_equal(features, np.arange(len(names)))
     if not by_name:
-        inner = replace(_without_encoder(inner, estimator, where), sums=None, monotone={})
+        inner = replace(_without_encoder(inner, estimator, where), monotone={})
         _checked(features, old, where)
         old = replace(
             old,
@@ -391,7 +391,7 @@ def _only(
     # A table of categories is the member's own to write.
     if _encodes(inner, estimator):
         return replace(inner, ensemble=ensemble, source=source)
-    asked = {"margin": None} | responses(model, ensemble.categories)
+    asked = {"margin": None, "raw": None} | responses(model, ensemble.categories)
     return replace(inner, ensemble=ensemble, source=source, native=native(model, classes, ensemble.categories), **asked)
 
 

@@ -15,7 +15,6 @@ import importlib.util
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +57,8 @@ def load(source: Any, *, allow_pickle: bool, trees: Trees | None = None) -> Impo
     except ModelError as error:
         raise ModelError(f"{name}: {error}") from None
     output, objective = _output(raw, model, name), OBJECTIVES[model.objective]
-    decide = objective.decide
-    kept: dict[str, Any] = {"trees_in_file": model.trees_in_file, "monotone": model.monotone}
-    if output is not None and ensemble.n_outputs == 1:
-        kept["sums"] = partial(output, sums=True)
+    decide, raw_margin = objective.decide, _output(raw, model, name, "margin")
+    kept: dict[str, Any] = {"raw": raw_margin, "trees_in_file": model.trees_in_file, "monotone": model.monotone}
     if decide is None:
         return ImportedModel(ensemble, name, values=output, objective=model.objective, **kept)
     return ImportedModel(
@@ -161,19 +158,17 @@ def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
-def _output(raw: bytes, model: Model, name: str) -> Callable[..., npt.NDArray[Any]] | None:
-    """What XGBoost itself predicts (float32), from a snapshot of the validated bytes: a live object may be trained further.
-
-    `sums`: before the link.
-    """
+def _output(
+    raw: bytes, model: Model, name: str, kind: str = "value"
+) -> Callable[[npt.NDArray[np.float64]], npt.NDArray[Any]] | None:
+    """What XGBoost itself predicts (float32), or its margins (`kind`), from a snapshot of the validated bytes: a live object
+    may be trained further."""
     if importlib.util.find_spec("xgboost") is None:
         return None
     loaded: list[Any] = []
 
-    def predict(rows: npt.NDArray[np.float64], *, sums: bool = False) -> npt.NDArray[Any]:
+    def predict(rows: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
         import xgboost
-
-        kind = "margin" if sums else "value"
 
         try:
             if not loaded:
