@@ -316,7 +316,7 @@ def judge(requirement: Requirement, result: Result, *, seconds: float = math.inf
     verdict = decide(result, requirement.at_least)
     why = ""
     may_be_none = verdict is Verdict.UNDECIDED and requirement.at_least == 1 and result.converged
-    if may_be_none and _no_counterexample(result, min(seconds, VERIFY_SECONDS)):
+    if may_be_none and no_counterexample(result, min(seconds, VERIFY_SECONDS)):
         return Check(requirement, Verdict.HOLDS, result, "verified: there is no counterexample at all", result.seconds)
     if verdict is Verdict.UNDECIDED:
         if result.undefined:
@@ -328,7 +328,7 @@ def judge(requirement: Requirement, result: Result, *, seconds: float = math.inf
     return Check(requirement, verdict, result, why, result.seconds)
 
 
-def _no_counterexample(result: Result, seconds: float) -> bool:
+def no_counterexample(result: Result, seconds: float) -> bool:
     """Whether verification proves it: a count in floating point ends within its rounding error of 1, never at 1."""
     if result.undefined or result.asked is None or seconds <= 0:
         return False

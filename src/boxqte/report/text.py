@@ -353,7 +353,8 @@ def audit_text(audit: Audit) -> str:
     """All questions as a table, and the remarks below it."""
     remarks = numbered_remarks(audit.results)
     rule = [] if audit.model.decision is None else [f"decision: {audit.model.decision.text()}"]
-    return "\n".join([table_text(audit_table(audit)), *rule, *(f"[{n}] {remark}" for remark, n in remarks.items())])
+    said = [*(f"[{n}] {remark}" for remark, n in remarks.items()), *audit.notes]
+    return "\n".join([table_text(audit_table(audit)), *rule, *said])
 
 
 def empirical_text(found: Empirical, prop: Property) -> str:
