@@ -118,7 +118,7 @@ def counterexample_cells(grid: AnyGrid) -> npt.NDArray[np.int64] | None:
 
 
 def _all_or_none(grid: Grid) -> Grid:
-    """The same x and the same confidence, and every confident x is a counterexample.
+    """The same x and the same confidence, and every confident x is a counterexample, whatever the property asks of x'.
 
     One more attribute is sensitive, and nothing else: its first value, which all x have, changes no margin; the other
     two, which x' may take, bring every margin below all thresholds, and above them.
@@ -141,6 +141,8 @@ def _all_or_none(grid: Grid) -> Grid:
         no=np.append(grid.no, np.array([first + 2, -1, first + 4, -1, -1], np.int32)),
         leaf=np.append(grid.leaf, np.array([-1, leaf, -1, leaf + 1, leaf + 2], np.int32)),
         values=(*grid.values, 0, -far, far),
+        thresholds=replace(grid.thresholds, counted=0),
+        partners=None,
     )
 
 

@@ -33,7 +33,7 @@ from boxqte.exact import down, up
 from boxqte.questions.axes import Axis
 from boxqte.questions.combined import combinations, combined_grid
 from boxqte.questions.grid import AnyGrid, binary
-from boxqte.questions.variations import one_class_grid, part_of_cell, restricted_grid
+from boxqte.questions.variations import one_class_grid, one_way_grid, part_of_cell, restricted_grid
 from boxqte.space.conditions import Part, both, parse_condition, part_text
 from boxqte.space.space import Space
 
@@ -167,8 +167,7 @@ def _pairs(asked: Asked, limits: Limits) -> tuple[Any, Any, list[str], bool]:
     lower, upper = np.zeros((len(combos), len(combos))), np.zeros((len(combos), len(combos)))
     converged = True
     rounding = asked.regions().rounding
-    # Signs alone, and nothing else moves: who differs from whom is mutual.
-    mutual = not grid.has_tolerance and not grid.low_possible
+    mutual = grid.mutual
     for i, one in enumerate(combos):
         for j, other in enumerate(combos):
             if i == j and (not grid.has_tolerance or one.single):
@@ -272,11 +271,31 @@ def flips(asked: Asked, store: RegionStore, boxes: Boxes, limits: Limits) -> tup
     if not isinstance(problem, Problem):
         return _class_flips(asked, store, boxes), len(store.boxes) <= FLIP_PARTS
     axes = [a for a in grid.axes if a.sensitive and any(grid.axes[cut.axis] is a for cut in grid.cuts)]
-    if not grid.has_tolerance and not grid.low_possible and len(axes) == 1 and axes[0].n_cells <= MANY_VALUES:
+    if binary(grid).partners is not None and grid.property.asks_scores:
+        return _score_directions(asked, problem, boxes, limits)
+    if grid.mutual and len(axes) == 1 and axes[0].n_cells <= MANY_VALUES:
         return _flips_by_value(asked, problem, boxes, axes[0], limits)
     ups, one_done = _unfair_in(asked, one_class_grid(binary(grid), False), problem, boxes, limits)
     downs, two_done = _unfair_in(asked, one_class_grid(binary(grid), True), problem, boxes, limits)
     return [_directions(up_ends, down_ends) for up_ends, down_ends in zip(ups, downs)], one_done and two_done
+
+
+def _score_directions(asked: Asked, problem: Problem, boxes: Boxes, limits: Limits) -> tuple[list[str], bool]:
+    """Whether x' has the lower or the higher score; an x may have partners of both kinds."""
+    words: list[list[tuple[str, FloatEnds]]] = [[] for _ in range(len(boxes))]
+    done = True
+    for text, low in (("lower", True), ("higher", False)):
+        unfair, finished = _unfair_in(asked, one_way_grid(binary(asked.grid), low), problem, boxes, limits)
+        done &= finished
+        for said, (least, most), total in zip(words, unfair, boxes.masses[:, UNFAIR].tolist()):
+            if most / total > NO_SHARE:
+                said.append((text, (min(least / total, 1.0), min(most / total, 1.0))))
+    texts = [
+        f"score {said[0][0]}" if len(said) == 1 else
+        "score " + ", ".join(f"{text} in {_percent(*share)}" for text, share in said)
+        for said in words
+    ]  # fmt: skip
+    return texts, done
 
 
 def _class_flips(asked: Asked, store: RegionStore, boxes: Boxes) -> list[str]:

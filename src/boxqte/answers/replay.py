@@ -30,8 +30,8 @@ def replayed(
     read: Callable[[FloatArray], npt.NDArray[np.generic]] | None = (
         scores(model, prop) if prop.asks_scores else model.native
     )
-    if read is None:
-        return None
+    if read is None or not len(x[0]):
+        return None if read is None else np.zeros(0, bool)
     columns = [values.matrix(x), values.matrix(witness)]
     if prop.asks_scores:  # the group of a threshold is no business of scores
         columns = [own[:, : model.ensemble.n_features] for own in columns]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from boxqte.engines.box.draw_worker import Drawer, can_draw
 from boxqte.engines.box.problem import Problem
 from boxqte.engines.kinds import UNFAIR
 from boxqte.engines.point import PointDecider, point_decider
+from boxqte.engines.point.exact import partners_of
 from boxqte.errors import EngineError
 from boxqte.exact import down, up
 from boxqte.questions.grid import AnyGrid, Grid
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 CHUNKS = 64  # the work is divided the same way however many threads there are, so that a seed means the same draws
 MAX_TRIES = 50_000_000
+MOST_COMBINATIONS = 10_000  # of sensitive cells that are tried one by one for an x' that can be written
 Int32Array = npt.NDArray[np.int32]
 Columns = list[FloatArray]
 
@@ -142,7 +145,7 @@ def drawn(
     """n pairs as columns of values."""
     cells, others = drawn_cells(asked, store, n, rng, workers)
     x = values.draw(cells, rng, workers)
-    return x, witness_values(asked.grid, values, cells, others, x, rng)
+    return x, witness_values(asked.grid, values, cells, shown_partners(asked.grid, values, cells, others), x, rng)
 
 
 def drawn_cells(
@@ -325,7 +328,7 @@ def witness_values(
 ) -> Columns:
     """x' from x and the base cells of x': equal where nothing forces it to differ, as near as possible elsewhere."""
     out: Columns = []
-    related = -1 if not isinstance(grid, Grid) or grid.partners is None else grid.partners.axis
+    related = grid.partners.axis if isinstance(grid, Grid) and grid.partners is not None else -1
     differs = np.zeros(len(cells), bool)
     sensitive = [a for a, axis in enumerate(grid.axes) if axis.sensitive]
     for a, axis in enumerate(grid.axes):
@@ -362,6 +365,22 @@ def witness_values(
             out[a][at[same]] = _another(values.axes[a], own[same], x[a][at[same]])
         rest = np.setdiff1d(rest, at)
     return out
+
+
+def shown_partners(grid: AnyGrid, values: GridValues, cells: npt.NDArray[np.integer], others: Int32Array) -> Int32Array:
+    """x' that can be shown: where one lies between two neighbouring floats, another one, if there is one (epsilon = 0)."""
+    sensitive = [a for a, axis in enumerate(grid.axes) if axis.sensitive]
+    shown = [values.axes[a].shown for a in sensitive]
+    if not isinstance(grid, Grid) or grid.has_tolerance or all(own.all() for own in shown):
+        return others
+    others = others.copy()
+    hidden = ~np.all([own[others[:, a]] for a, own in zip(sensitive, shown)], axis=0)
+    for i in np.flatnonzero(hidden).tolist():
+        free = itertools.product(*(np.flatnonzero(own).tolist() for own in shown))
+        found = next(partners_of(grid, cells[i].tolist(), itertools.islice(free, MOST_COMBINATIONS)), None)
+        if found is not None:
+            others[i] = found
+    return others
 
 
 def alike(grid: AnyGrid, a: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

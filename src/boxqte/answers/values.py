@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -103,6 +104,14 @@ class AxisValues:
                 values = np.where(self.narrow[piece], rounded, values)
         return np.where(self.missing[piece], np.nan, values)
 
+    @cached_property
+    def shown(self) -> npt.NDArray[np.bool_]:
+        """Which base cells have a value that can be written: between two neighbouring floats lies none."""
+        return np.array([
+            cell.low is None or cell.high is None or self.integral or first_float(cell.low) <= last_float(cell.high)
+            for cell in self.axis.cells
+        ])  # fmt: skip
+
     def nearest_refined(self, cells: npt.NDArray[np.integer], to: FloatArray) -> FloatArray:
         """Of a numeric attribute: the value of each refined cell that is nearest to a given value."""
         low, high = self.low[self.start[cells]], self.high[self.start[cells + 1] - 1]
@@ -151,7 +160,7 @@ def _beyond(reach: Fraction, one: FloatArray, two: FloatArray) -> npt.NDArray[np
     """Where two values are farther apart than the reach, exactly."""
     at: npt.NDArray[np.intp] = np.flatnonzero(np.abs(one - two) > float(reach) * (1 - 1e-12))
     exact = [abs(Fraction(a) - Fraction(b)) > reach for a, b in zip(one[at].tolist(), two[at].tolist())]
-    return at[np.array(exact, bool)]
+    return np.asarray(at[np.array(exact, bool)])
 
 
 def first_float(edge: Edge) -> float:

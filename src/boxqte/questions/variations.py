@@ -9,7 +9,7 @@ from fractions import Fraction
 from boxqte.errors import SpaceError
 from boxqte.questions.axes import Axis, Cell
 from boxqte.questions.building import build_any_grid
-from boxqte.questions.grid import AnyGrid, Grid, Thresholds, binary
+from boxqte.questions.grid import AnyGrid, Grid, binary
 from boxqte.space.conditions import Part, mass_of, restrict_space, whole
 
 
@@ -57,14 +57,23 @@ def one_class_grid(grid: Grid, positive: bool) -> Grid:
     far = far_beyond(grid)
     t = grid.thresholds
     if positive:
-        return replace(grid, thresholds=Thresholds(t.pos, t.neg, t.conf_pos, -far))
-    return replace(grid, thresholds=Thresholds(t.pos, t.neg, far, t.conf_neg))
+        return replace(grid, thresholds=replace(t, conf_neg=-far))
+    return replace(grid, thresholds=replace(t, conf_pos=far))
+
+
+def one_way_grid(grid: Grid, low: bool) -> Grid:
+    """The same question about scores, where only x' with a lower score count (`low`), or only x' with a higher one."""
+    assert grid.partners is not None
+    nobody = ((1, 0),) * len(grid.partners.low)
+    free = replace(grid.partners, order=0)
+    return replace(grid, partners=replace(free, high=nobody) if low else replace(free, low=nobody))
 
 
 def far_beyond(grid: Grid) -> int:
-    """More than any |F| and than any threshold of confidence."""
+    """More than any |F| and than any threshold."""
     largest = 1 + abs(grid.base) + sum(max(map(abs, values)) for values in _leaf_values(grid))
-    return max(largest, abs(grid.thresholds.conf_pos), abs(grid.thresholds.conf_neg)) + 1
+    t = grid.thresholds
+    return max(largest, *map(abs, (t.pos, t.neg, t.conf_pos, t.conf_neg))) + 1
 
 
 def _leaf_values(grid: Grid) -> list[list[int]]:

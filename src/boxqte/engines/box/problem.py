@@ -243,6 +243,8 @@ def _partners(problem: Problem, cells: npt.NDArray[np.int32]) -> dict[str, Any]:
     place = cells[:, axes.index(partners.axis)] if partners.axis >= 0 else np.zeros(len(cells), np.int32)
     ranges = np.array([(*low, *high) for low, high in zip(partners.low, partners.high)], np.int32)
     gap = -((-partners.gap) >> problem.shift) if partners.gap else 0
+    if partners.gap > 2 * _largest_sum(problem.grid):  # so far apart no two margins are, and 64 bits may not hold it
+        ranges, gap = ranges * 0 + np.array([1, 0, 1, 0], np.int32), 1
     return {
         "partner_place": np.ascontiguousarray(place, np.int32),
         "partner_ranges": np.ascontiguousarray(ranges.T),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from boxqte.questions.grid import AnyGrid, Grid
@@ -33,6 +33,26 @@ def counterexample(grid: Grid, cells: Sequence[int]) -> tuple[bool, list[int] | 
         if found is not None:
             return True, found
     return True, None
+
+
+def partners_of(grid: Grid, cells: Sequence[int], combinations: Iterable[Sequence[int]]) -> Iterator[list[int]]:
+    """Of these combinations of sensitive cells those with which the confident x in these refined cells is a counterexample, as
+    base cells of x'; epsilon = 0."""
+    own = [int(axis.base[c]) for axis, c in zip(grid.axes, cells)]
+    low, high = grid.targets(exact_margin(grid, own))
+    sensitive = [a for a, axis in enumerate(grid.axes) if axis.sensitive]
+    place = -1 if grid.partners is None else grid.partners.axis
+    for combination in combinations:
+        other = list(own)
+        for a, c in zip(sensitive, combination):
+            other[a] = c
+        G = exact_margin(grid, other)
+        below, above = low is not None and low >= G, high is not None and high <= G
+        if grid.partners is not None and place >= 0:
+            (first, last), (start, stop) = grid.partners.low[own[place]], grid.partners.high[own[place]]
+            below, above = below and first <= other[place] <= last, above and start <= other[place] <= stop
+        if below or above:
+            yield other
 
 
 def _reaches(grid: Grid, sign: int, target: int, box: Box) -> bool:
