@@ -1,4 +1,5 @@
-"""Fairness as a test: `assert_fair` and `assert_robust` for pytest (or any test runner), and `assert_policy`.
+"""Fairness as a test, for pytest or any test runner: `assert_fair`, `assert_robust`, `assert_score_fair`, `assert_monotone`,
+and `assert_policy`.
 
 A test passes only on proof. If the bounds are still on both sides of what is required when the time is over, it fails
 and says so.
@@ -8,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from boxqte.answers.verdict import Verdict
 from boxqte.api.gate import GateReport, Policy
 from boxqte.api.quantify import Quantification, quantify
 from boxqte.auditing.policy import Requirement, judge
 from boxqte.exact import Number
-from boxqte.questions.properties import Fairness, Property, Robustness
+from boxqte.questions.properties import Direction, Fairness, Monotonicity, Property, Robustness, Scale, ScoreFairness
 from boxqte.report.text import check_text
 
 
@@ -28,6 +29,8 @@ def assert_fair(
     epsilon: Number | Mapping[str, Number] = 0,
     kappa: Number = "0.5",
     tie: Any = "library",
+    partner_kappa: Number = 0,
+    max_change: Mapping[str, Number] | None = None,
     **limits: Any,
 ) -> Quantification:
     """Fail unless it is proved that at least this share of the confident inputs is treated fairly.
@@ -36,7 +39,7 @@ def assert_fair(
     ----------
     model, space
         As for `boxqte.quantify`.
-    sensitive, epsilon, kappa, tie
+    sensitive, epsilon, kappa, tie, partner_kappa, max_change
         As for `boxqte.Fairness`.
     at_least
         The least share; 1 allows no counterexample at all.
@@ -57,7 +60,53 @@ def assert_fair(
     AssertionError: fairness (sensitive race; epsilon rate 0; kappa 0.5) violated: required at least 0.9, ...
     """
     __tracebackhide__ = True
-    return _assert(model, space, Fairness(sensitive, epsilon, kappa, tie=tie), at_least, limits)
+    prop = Fairness(sensitive, epsilon, kappa, tie=tie, partner_kappa=partner_kappa, max_change=max_change)
+    return _assert(model, space, prop, at_least, limits)
+
+
+def assert_score_fair(
+    model: object,
+    space: Any,
+    sensitive: str | Iterable[str],
+    *,
+    at_most: Number,
+    scale: Scale = "probability",
+    at_least: Number = 1,
+    **limits: Any,
+) -> Quantification:
+    """Fail unless it is proved that the score of at least this share of the inputs changes by at most `at_most` with the
+    sensitive attributes; see `ScoreFairness` and `assert_fair`.
+
+    Examples
+    --------
+    >>> from boxqte.examples import loan_ensemble, loan_space
+    >>> _ = assert_score_fair(loan_ensemble(), loan_space(), "race", at_most=100, scale="margin", engine="exhaustive")
+    """
+    __tracebackhide__ = True
+    return _assert(model, space, ScoreFairness(sensitive, at_most, scale), at_least, limits)
+
+
+def assert_monotone(
+    model: object,
+    space: Any,
+    attribute: str,
+    direction: Direction = "increasing",
+    *,
+    on: Literal["class", "score"] = "class",
+    at_least: Number = 1,
+    kappa: Number = "0.5",
+    **limits: Any,
+) -> Quantification:
+    """Fail unless it is proved that the class (or the score) only grows, or falls, with the attribute; see `Monotonicity` and
+    `assert_fair`.
+
+    Examples
+    --------
+    >>> from boxqte.examples import loan_ensemble, loan_space
+    >>> _ = assert_monotone(loan_ensemble(), loan_space(), "income", at_least=0.5, engine="exhaustive")
+    """
+    __tracebackhide__ = True
+    return _assert(model, space, Monotonicity(attribute, direction, on, kappa), at_least, limits)
 
 
 def assert_robust(

@@ -52,6 +52,10 @@ def check_rows(problem: Problem, prop: Property) -> int:
     assert len(shown[0]) == wanted.count("unfair")
     for x, other in zip(*shown):
         assert is_pair(oracle, x, other), (prop, x, other)
+        name = grid.axes[grid.partners.axis].attribute.name if grid.partners and grid.partners.axis >= 0 else None
+        if name is not None and x[name] is not None:  # nobody is nearer
+            witnesses = [y for y in exchanged(oracle, x) if is_witness(oracle, x, y)]
+            assert abs(other[name] - x[name]) == min(abs(y[name] - x[name]) for y in witnesses), (prop, x, other)
     counted = empirical(problem.ensemble, problem.space, prop, frame)
     assert (counted.confident, counted.unfair) == (len(wanted) - wanted.count("not confident"), wanted.count("unfair"))
     return wanted.count("unfair")

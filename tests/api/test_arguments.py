@@ -111,7 +111,8 @@ def test_a_wrong_argument_of_a_results_method_is_a_typed_error_of_one_line(metho
     ("call", "error", "said"),
     [
         (lambda: quantify(MODEL, SPACE, "race"), PropertyError,
-         "property: expected Fairness(...) or Robustness(...), found 'race'; fairness in that attribute is Fairness('race')"),
+         "property: expected Fairness(...), Robustness(...), Monotonicity(...) or ScoreFairness(...), found 'race'; fairness "
+         "in that attribute is Fairness('race')"),
         (lambda: verify(MODEL, SPACE, ["race", "age"]), PropertyError, "Fairness(['race', 'age'])"),
         (lambda: boxqte.check(MODEL, SPACE, 3, PEOPLE), PropertyError, "found 3"),
         (lambda: Fairness(3), PropertyError, "sensitive: expected a name or a list of names, found 3"),

@@ -27,9 +27,9 @@ def replayed(
     if the library gives margins or probabilities.
     """
     prop = values.grid.property
-    read: Callable[[FloatArray], npt.NDArray[np.generic]] | None = model.native
-    if prop.asks_scores:
-        read = probabilities(model) if _scale(prop) == "probability" else margins(model)
+    read: Callable[[FloatArray], npt.NDArray[np.generic]] | None = (
+        scores(model, prop) if prop.asks_scores else model.native
+    )
     if read is None or not len(x[0]):
         return None if read is None else np.zeros(0, bool)
     columns = [values.matrix(x), values.matrix(witness)]
@@ -48,8 +48,10 @@ def replayed(
     return np.asarray(agreed, bool)
 
 
-def _scale(prop: Property) -> str:
-    return prop.scale if isinstance(prop, ScoreFairness) else "margin"
+def scores(model: ImportedModel, prop: Property) -> Reader | None:
+    """The library's own scores, on the scale of the property."""
+    on_probability = isinstance(prop, ScoreFairness) and prop.scale == "probability"
+    return probabilities(model) if on_probability else margins(model)
 
 
 def probabilities(model: ImportedModel) -> Reader | None:

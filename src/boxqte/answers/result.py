@@ -144,10 +144,7 @@ class Result:
         p = self.property
         lines = [
             "measure = 1 - |counterexamples| / |confident inputs|, over the whole declared space, product measure",
-            "a counterexample is a confident input x for which some x' in the space has the other class"
-            + (", differs in a sensitive attribute, and is within epsilon in every other" if p.sensitive else "")
-            + ("" if p.sensitive else " and is within epsilon in every")
-            + " attribute (categorical: equal)",
+            p.meaning,
             "margins are summed exactly; `rounding_ambiguous` bounds the mass where the library's own rounding could "
             "matter",
             "tests on real attributes are read on the real number; `input_rounding` bounds the mass that a float32 "

@@ -20,7 +20,7 @@ from boxqte.engines.refusals import two_classes
 from boxqte.models.decision import Threshold, decision_text
 from boxqte.models.importers import load_model
 from boxqte.questions.building import build_any_grid
-from boxqte.questions.grid import AnyGrid
+from boxqte.questions.grid import AnyGrid, Grid
 from boxqte.questions.properties import Property
 from boxqte.questions.row_cells import read_rows
 from boxqte.space.space import Space, read_space
@@ -100,8 +100,8 @@ def check(
         A table (pandas, polars, ..., or a dict of lists) with the columns of the model or of the space; others are left
         alone.
     nearest
-        Look for the x' that moves the least: the largest movement, as a share of the attribute's tolerance, is smallest.
-        Otherwise any x'.
+        Look for the x' that moves the least: the largest movement, as a share of the attribute's tolerance, is smallest; for
+        monotonicity and bounded changes the change of that attribute. Otherwise any x'.
     workers
         Threads; None is one per core.
 
@@ -167,10 +167,11 @@ def nearest_witnesses(
     found: npt.NDArray[np.int32],
     workers: int,
 ) -> npt.NDArray[np.int32]:
-    """Halve the window again and again: the smallest share of the tolerance within which there still is an x'."""
+    """Halve the window again and again: the smallest share of the tolerance within which there still is an x'; where the
+    property relates the values of a sensitive attribute, of how far that may change."""
     grid = decider.grid
     best = found.copy()
-    if not grid.has_tolerance:
+    if not grid.has_tolerance and _related(grid) < 0:
         return best
     low, high = np.zeros(len(cells)), np.ones(len(cells))
     for step in range(HALVINGS + 1):
@@ -190,20 +191,29 @@ def nearest_witnesses(
 def _windows(
     grid: AnyGrid, cells: npt.NDArray[np.int64], x: list[FloatArray], share: FloatArray
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """The base cells within a share of the tolerance around each x."""
+    """The base cells within a share of the tolerance, or of the change that the property relates, around each x."""
     first, last = np.zeros(cells.shape, np.int32), np.zeros(cells.shape, np.int32)
+    related = _related(grid)
     for a, axis in enumerate(grid.axes):
-        if axis.sensitive or not axis.moves:
+        if a != related and (axis.sensitive or not axis.moves):
             first[:, a], last[:, a] = axis.near_lo[cells[:, a]], axis.near_hi[cells[:, a]]
             continue
         own = axis.base[cells[:, a]]
-        reach = share * float(axis.tolerance)
+        most = axis.tolerance
+        if a == related:
+            most = dict(grid.property.max_change).get(axis.attribute.name, axis.attribute.range)
+        reach = share * float(most)
         edges = np.array([float(cell.low[0]) for cell in axis.cells[1:] if cell.low is not None])
         value = np.where(np.isnan(x[a]), 0.0, x[a])
         inside = ~np.isnan(x[a]) & (share > 0)
         first[:, a] = np.where(inside, np.minimum(np.searchsorted(edges, value - reach, side="left"), own), own)
         last[:, a] = np.where(inside, np.maximum(np.searchsorted(edges, value + reach, side="right"), own), own)
     return first, last
+
+
+def _related(grid: AnyGrid) -> int:
+    """The axis along which the property says who may be whose partner; -1: none."""
+    return grid.partners.axis if isinstance(grid, Grid) and grid.partners is not None else -1
 
 
 def changes(

@@ -328,7 +328,7 @@ def witness_values(
 ) -> Columns:
     """x' from x and the base cells of x': equal where nothing forces it to differ, as near as possible elsewhere."""
     out: Columns = []
-    related = -1 if not isinstance(grid, Grid) or grid.partners is None else grid.partners.axis
+    related = grid.partners.axis if isinstance(grid, Grid) and grid.partners is not None else -1
     differs = np.zeros(len(cells), bool)
     sensitive = [a for a, axis in enumerate(grid.axes) if axis.sensitive]
     for a, axis in enumerate(grid.axes):

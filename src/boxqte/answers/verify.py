@@ -21,6 +21,7 @@ import numpy.typing as npt
 from boxqte.answers.asked import Asked
 from boxqte.answers.existence import CANDIDATES, FINISH_LIMIT, Finder, UntilFound, counterexample_cells
 from boxqte.answers.regions import Boxes, RegionStore
+from boxqte.answers.replay import replayed, scores
 from boxqte.answers.rows import changes
 from boxqte.answers.samples import drawn_cells, witness_values
 from boxqte.answers.values import FloatArray, GridValues
@@ -31,8 +32,8 @@ from boxqte.engines.box.options import BoxOptions
 from boxqte.engines.box.problem import Problem
 from boxqte.engines.kinds import UNFAIR
 from boxqte.engines.point import PointDecider
-from boxqte.engines.protocol import Companions, Limits, Status, Watch
-from boxqte.engines.refusals import two_classes
+from boxqte.engines.protocol import ALONE, Companions, Limits, Status, Watch
+from boxqte.engines.refusals import refuse, two_classes
 from boxqte.errors import EngineError
 from boxqte.models.decision import Threshold, decision_text
 from boxqte.models.importers import ImportedModel, load_model
@@ -68,8 +69,10 @@ class Verification:
     changes
         What differs between the two, in words.
     replayed
-        True if the model's own library gives them different classes, False if it does not (it rounds its sums), None if
-        it was not asked.
+        True if the model's own library breaks the property with them, by its classes or its scores, False if it does not
+        (it rounds its sums), None if it was not asked.
+    scores
+        What the library itself gives x and x', where scores are asked about.
     distance
         With `near`: how far `x` is from the nearest row, as the sum over attributes of |difference| / range (1 for another
         category).
@@ -86,6 +89,7 @@ class Verification:
     witness: pd.DataFrame | None = None
     changes: str = ""
     replayed: bool | None = None
+    scores: tuple[float, float] | None = None
     distance: float | None = None
     row: Any = None
     why: str = ""
@@ -105,6 +109,7 @@ class Verification:
             "witness": record(self.witness),
             "changes": self.changes,
             "replayed": self.replayed,
+            "scores": None if self.scores is None else list(self.scores),
             "distance": self.distance,
             "row": _plain(self.row),
             "decision": self.decision,
@@ -151,6 +156,7 @@ def verify(
     imported = load_model(model, allow_pickle=allow_pickle, threshold=threshold)
     threads, limit, rng = worker_count(workers), seconds(time_limit), random_numbers(random_state)
     grid = two_classes(build_any_grid(imported.ensemble, read_space(space), property), "verify")
+    refuse("box", grid, ALONE)
     search = _Search(
         imported, grid, every_cell(grid), PointDecider(grid), GridValues(grid), threads, started,
         math.inf if limit is None else limit, rng,
@@ -400,11 +406,16 @@ class _Search:
         cells, others = cells[:CANDIDATES], others[:CANDIDATES]
         x = values if values is not None else self.values.draw(cells, self.rng)
         witness = witness_values(self.grid, self.values, cells, others, x, self.rng)
-        at, replayed = 0, None
-        if self.model.native is not None:
-            both = self.model.native(np.concatenate([self.values.matrix(x), self.values.matrix(witness)]))
-            differ = both[: len(cells)] != both[len(cells) :]
-            at, replayed = int(np.argmax(differ)), bool(differ.any())
+        kept = self._within_bounds(x, witness)
+        if not len(kept):
+            return self._answer(
+                Verdict.VIOLATED, how, why="the change is at most so large between real numbers, not floats"
+            )
+        x, witness = [c[kept] for c in x], [c[kept] for c in witness]
+        at, replay = 0, None
+        agreed = replayed(self.model, self.values, x, witness)
+        if agreed is not None:
+            at, replay = int(np.argmax(agreed)), bool(agreed.any())
         x, witness = [c[[at]] for c in x], [c[[at]] for c in witness]
         return self._answer(
             Verdict.VIOLATED,
@@ -412,10 +423,28 @@ class _Search:
             x=self.values.frame(x),
             witness=self.values.frame(witness),
             changes=changes(self.grid, self.values, x, witness)[0][0],
-            replayed=replayed,
+            replayed=replay,
+            scores=self._scores(x, witness),
             distance=distance,
             row=row,
         )
+
+    def _within_bounds(self, x: list[FloatArray], witness: list[FloatArray]) -> npt.NDArray[np.intp]:
+        """The pairs that keep bounded changes exactly: at the very edge of a cell real numbers may, and no floats."""
+        kept = np.ones(len(x[0]), bool)
+        for name, most in self.grid.property.max_change:
+            a = self.grid.space.names.index(name)
+            pairs = zip(x[a].tolist(), witness[a].tolist())
+            kept &= [math.isnan(one) or abs(Fraction(one) - Fraction(two)) <= most for one, two in pairs]
+        return np.flatnonzero(kept)
+
+    def _scores(self, *pair: list[FloatArray]) -> tuple[float, float] | None:
+        """What the library itself gives the two inputs, where scores are asked about."""
+        read = scores(self.model, self.grid.property) if self.grid.property.asks_scores else None
+        if read is None:
+            return None
+        one, two = (float(read(self.values.matrix(x)[:, : self.grid.ensemble.n_features])[0]) for x in pair)
+        return one, two
 
     def _undecided(self, why: str, how: str) -> Verification:
         return self._answer(Verdict.UNDECIDED, how, why=why)

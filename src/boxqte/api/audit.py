@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from boxqte.answers.quantify import limits_of
 from boxqte.api.gate import GateReport, Policy
 from boxqte.api.quantify import Quantification
 from boxqte.auditing import audit as questions
 from boxqte.auditing import policy as policies
-from boxqte.auditing.audit import TIME_LIMIT, answered, questions_of, requirements_of, space_of
+from boxqte.auditing.audit import TIME_LIMIT, answered, declared_questions, questions_of, requirements_of, space_of
 from boxqte.auditing.gathering import gather_all
 from boxqte.basics.budget import TimeBudget
 from boxqte.basics.checks import as_names, by_name, function, seconds
@@ -23,7 +23,7 @@ from boxqte.errors import PropertyError, SpaceError
 from boxqte.exact import Number
 from boxqte.models.decision import Threshold
 from boxqte.models.importers import load_model
-from boxqte.questions.properties import TieRule
+from boxqte.questions.properties import Direction, Scale, TieRule
 from boxqte.report.text import audit_answers, audit_text
 from boxqte.space.space import Space
 
@@ -97,6 +97,12 @@ def audit(
     kappa: Number = Fraction(1, 2),
     tie: TieRule = "library",
     robustness: Number | Mapping[str, Number] | None = None,
+    partner_kappa: Number = 0,
+    max_change: Mapping[str, Number] | None = None,
+    monotone: Mapping[str, Direction] | None = None,
+    on: Literal["class", "score"] | None = None,
+    score_at_most: Number | None = None,
+    scale: Scale | None = None,
     policy: Policy | str | Path | None = None,
     require: Number | None = None,
     time_limit: float | None = TIME_LIMIT,
@@ -112,6 +118,8 @@ def audit(
     command: str = "",
 ) -> Audit:
     """Ask about each sensitive attribute alone, all of them together, and robustness.
+
+    A monotone constraint that the model declares (LightGBM; of XGBoost a live object) is asked about as well, on scores.
 
     Parameters
     ----------
@@ -130,6 +138,13 @@ def audit(
     robustness
         The tolerance of the robustness question; None is `epsilon`, or one hundredth of each range if that is 0; 0
         leaves the question out.
+    partner_kappa, max_change
+        As for `Fairness`; of all fairness questions, `max_change` of those in which the attribute is sensitive.
+    monotone, on
+        Attributes that the class (or with on="score" the score) should only grow or fall with, such as
+        {"income": "increasing"}: one question each.
+    score_at_most, scale
+        As `at_most` and `scale` of `ScoreFairness`: for every set of sensitive attributes one more question, on scores.
     policy
         A policy or its file: its requirements are asked as well, and judged.
     require
@@ -174,7 +189,12 @@ def audit(
     function(progress, "progress")
     limits = limits_of(workers=workers, n_jobs=n_jobs, memory_limit=memory_limit)
     bound, inference = space_of(space, data, label, names, imported, by_name(infer, "infer", SpaceError))
-    asked = questions_of(names, epsilon, kappa, tie, robustness)
+    further = {"partner_kappa": partner_kappa, "max_change": max_change, "monotone": monotone, "on": on}
+    further |= {"score_at_most": score_at_most, "scale": scale}
+    asked = questions_of(names, epsilon, kappa, tie, robustness, further)
+    declared, notes = declared_questions(imported, bound)
+    known = {prop for _, prop in asked}
+    asked += [(name, prop) for name, prop in declared if prop not in known]
     found = answered(
         imported,
         bound,
@@ -187,4 +207,4 @@ def audit(
         progress=progress,
         policy="" if read is None else read.source,
     )
-    return Audit.of(replace(found, inference=inference, command=command))
+    return Audit.of(replace(found, inference=inference, command=command, notes=tuple(notes)))

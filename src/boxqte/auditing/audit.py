@@ -1,7 +1,8 @@
 """An audit: every question worth asking about a model, from the model and its training data, in one call.
 
 The space is inferred from the data unless it is given. The questions are fairness in each sensitive attribute alone,
-in all of them together, and robustness. They share the model as read, the space, and one time limit; and what one
+in all of them together, and robustness; scores and monotone attributes where they are asked for; and every monotone
+constraint that the model itself declares. They share the model as read, the space, and one time limit; and what one
 proves tightens the others (see `_share_proofs`).
 """
 
@@ -18,13 +19,25 @@ from typing import TYPE_CHECKING, Any
 from boxqte.answers.quantify import measure, summary
 from boxqte.answers.result import ModelSummary, Result
 from boxqte.answers.verdict import Verdict
-from boxqte.auditing.policy import Check, GateReport, Policy, Requirement, both_runs, judge, within_bounds
+from boxqte.auditing.policy import (
+    VERIFY_SECONDS,
+    Check,
+    GateReport,
+    Policy,
+    Requirement,
+    both_runs,
+    judge,
+    no_counterexample,
+    within_bounds,
+)
 from boxqte.basics.budget import TimeBudget, asked_in_turn
+from boxqte.basics.checks import by_name
 from boxqte.engines.protocol import Decided, Limits, Progress, Status
 from boxqte.errors import PropertyError, SpaceError
 from boxqte.exact import fraction
 from boxqte.models.importers import ImportedModel
-from boxqte.questions.properties import Epsilon, Fairness, Property, Robustness, TieRule
+from boxqte.questions.properties import Epsilon, Fairness, Monotonicity, Property, Robustness, TieRule
+from boxqte.questions.reading import monotone_of, read_property
 from boxqte.space.space import Inference, Space, read_space
 from boxqte.space.tables import read_table
 
@@ -66,6 +79,8 @@ class Audit:
     gate: GateReport | None = None
     command: str = ""
     details: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    """What could not be asked, and why."""
     clock: TimeBudget | None = field(default=None, repr=False)
     """The time limit of the audit, where some of it is kept for the report."""
 
@@ -134,6 +149,7 @@ class Audit:
                 {"name": q.name, "result": None if q.result is None else q.result.to_json()} for q in self.questions
             ],
             "gate": None if self.gate is None else self.gate.to_json(),
+            "notes": list(self.notes),
             "command": self.command,
         }
 
@@ -167,20 +183,72 @@ def space_of(
 
 
 def questions_of(
-    names: Sequence[str], epsilon: Any, kappa: Any, tie: TieRule, robustness: Any
+    names: Sequence[str],
+    epsilon: Any,
+    kappa: Any,
+    tie: TieRule,
+    robustness: Any,
+    further: Mapping[str, Any] | None = None,
 ) -> list[tuple[str, Property]]:
+    """The questions by name. `further` are fields of questions/reading.py: what is asked beyond the plain ones."""
     if not names:
         raise PropertyError("sensitive: no attribute is named; expected at least one")
-    Fairness(names, epsilon, kappa, tie=tie)  # refuses a name that is given twice, before it is asked alone
-    questions: list[tuple[str, Property]] = [
-        (name, Fairness(name, _without(epsilon, names, name), kappa, tie=tie)) for name in names
-    ]
-    if len(names) > 1:
-        questions.append((", ".join(names), Fairness(names, _without(epsilon, names, None), kappa, tie=tie)))
+    given = {field: value for field, value in (further or {}).items() if value is not None}
+    sure, bounds = given.get("partner_kappa", 0), by_name(given.get("max_change"), "max_change", PropertyError)
+
+    def fairness(*sensitive: str) -> Fairness:
+        rest = _without(epsilon, names, sensitive[0] if len(sensitive) == 1 else None)
+        own = {name: most for name, most in bounds.items() if name in sensitive}
+        return Fairness(sensitive, rest, kappa, tie=tie, partner_kappa=sure, max_change=own)
+
+    # refuses a name that is given twice, before it is asked alone
+    Fairness(names, epsilon, kappa, tie=tie, partner_kappa=sure, max_change=bounds)
+    for name in bounds:
+        if name not in names:
+            raise PropertyError(f"max_change: '{name}' is not sensitive; sensitive are {', '.join(names)}")
+    sets = [(name,) for name in names] + ([tuple(names)] if len(names) > 1 else [])
+    questions: list[tuple[str, Property]] = [(", ".join(own), fairness(*own)) for own in sets]
+    asked = {"kappa": kappa, "tie": tie, "on": given.get("on"), "scale": given.get("scale")}
+    if "score_at_most" in given:
+        fields = {"score_at_most": given["score_at_most"], "scale": asked["scale"], "kappa": kappa}
+        questions += [(f"score by {', '.join(own)}", read_property({**fields, "sensitive": list(own)})) for own in sets]
+    elif asked["scale"] is not None:
+        read_property({"scale": asked["scale"]})  # says what is missing
     tolerance = _robustness(robustness, Fairness(names, epsilon, kappa).epsilon)
     if tolerance is not None:
-        questions.append(("robustness", Robustness(tolerance, kappa, tie=tie)))
+        questions.append(("robustness", Robustness(tolerance, kappa, tie=tie, partner_kappa=sure)))
+    if "monotone" in given:
+        for name, way in monotone_of(given["monotone"]).items():
+            fields = {"monotone": {name: way}, "on": asked["on"], "kappa": kappa, "tie": tie}
+            prop = read_property(fields)
+            questions.append((monotone_name(prop), prop))
+    elif asked["on"] is not None:
+        read_property({"on": asked["on"]})
     return questions
+
+
+def monotone_name(prop: Property) -> str:
+    """What an audit calls the question."""
+    assert isinstance(prop, Monotonicity)
+    return f"{prop.on} {prop.direction} in {prop.sensitive[0]}"
+
+
+def declared_questions(model: ImportedModel, space: Space) -> tuple[list[tuple[str, Property]], list[str]]:
+    """A question for each monotone constraint that the model declares, and notes on those that cannot be asked."""
+    questions: list[tuple[str, Property]] = []
+    notes = []
+    for column, direction in model.monotone.items():
+        attribute = next((a for a in space if [model.ensemble.own_name(c) for c in a.columns] == [column]), None)
+        if not model.ensemble.is_binary:
+            why = f"the model has {model.ensemble.n_outputs} margins"
+        elif attribute is None or not attribute.is_numeric:
+            why = "no number of the space is this column"
+        else:
+            prop = Monotonicity(attribute.name, direction, on="score")
+            questions.append((f"{monotone_name(prop)} (declared)", prop))
+            continue
+        notes.append(f"the model declares that its score is {direction} in {column}: not asked, since {why}")
+    return questions, notes
 
 
 def _without(epsilon: Any, names: Sequence[str], name: str | None) -> Any:
@@ -203,7 +271,7 @@ def _robustness(given: Any, epsilon: Epsilon) -> Any:
 
 def requirements_of(policy: Policy | None, require: Any, asked: Sequence[tuple[str, Property]]) -> list[Requirement]:
     """What is required: of every fairness question, and by the policy."""
-    own = [] if require is None else [Requirement(p, require, name=name) for name, p in asked if p.sensitive]
+    own = [] if require is None else [Requirement(p, require, name=name) for name, p in asked if p.kind == "fairness"]
     return own if policy is None else own + list(policy.requirements)
 
 
@@ -245,13 +313,23 @@ def answered(
         is_open=lambda _, result: result.status is Status.TIME,
         stopped=lambda result: result.status is Status.INTERRUPTED,
     )
-    questions = _share_proofs([Question(name, prop, r) for (name, prop), r in zip(asked, results)])
+    answers = [None if r is None else _proved(r, clock.left - kept) for r in results]
+    questions = _share_proofs([Question(name, prop, r) for (name, prop), r in zip(asked, answers)])
     gate = None
     if requirements:
         by_property = {q.property: q.result for q in questions}
         checks = tuple(_judged(r, by_property[r.property], clock.left - kept) for r in requirements)
-        gate = GateReport(checks, imported.source, policy)
+        gate = GateReport(checks, imported.source, policy, imported.ensemble.decision)
     return Audit(questions, space, summary(imported), gate=gate, clock=clock if report else None)
+
+
+def _proved(result: Result, seconds: float) -> Result:
+    """The result on a monotone attribute with a remark, where it is proved that there is no counterexample at all."""
+    if not isinstance(result.property, Monotonicity) or not result.converged or result.counterexample.lower > 0:
+        return result
+    if not no_counterexample(result, min(seconds, VERIFY_SECONDS)):
+        return result
+    return replace(result, remarks=(*result.remarks, "Verified: there is no counterexample at all."))
 
 
 def _judged(requirement: Requirement, result: Result | None, seconds: float) -> Check:
@@ -299,7 +377,12 @@ def _helped(prop: Property, decided: Decided, other: Property, proved: Decided) 
         return decided
     low = max(decided.low, proved.low)
     fair, unfair = decided.fair, decided.unfair
-    if prop.sensitive and other.sensitive and prop.epsilon == other.epsilon:
+    alike = (prop.epsilon, prop.partner_kappa, prop.max_change) == (
+        other.epsilon,
+        other.partner_kappa,
+        other.max_change,
+    )
+    if prop.kind == other.kind == "fairness" and alike:
         if set(other.sensitive) <= set(prop.sensitive):
             unfair = max(unfair, proved.unfair)
         if set(other.sensitive) >= set(prop.sensitive):

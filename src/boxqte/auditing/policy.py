@@ -21,18 +21,19 @@ from boxqte.answers.verdict import Verdict, decide
 from boxqte.answers.verify import verify
 from boxqte.basics.budget import TimeBudget, asked_in_turn
 from boxqte.basics.checks import file_path, seconds
-from boxqte.basics.toml import a_table, a_text, known_fields, read_toml, texts
+from boxqte.basics.toml import a_table, a_text, known_fields, read_toml
 from boxqte.engines.protocol import Decided, Limits, Progress, Status
-from boxqte.errors import BoxQTEError, PolicyError
+from boxqte.errors import BoxQTEError, PolicyError, PropertyError
 from boxqte.exact import Number, fraction, plain, shown
 from boxqte.models.decision import DecisionRule, Threshold, read_decision
 from boxqte.models.importers import ImportedModel
-from boxqte.questions.properties import Fairness, Property, Robustness
+from boxqte.questions.properties import Property
+from boxqte.questions.reading import FIELDS, monotone_of, read_property
 from boxqte.space.space import Space
 
 VERIFY_SECONDS = 60.0  # to settle a requirement of exactly 1
 POLICY_FIELDS = ("model", "space", "decision_threshold", "time_limit", "engine", "require")
-REQUIREMENT_FIELDS = ("sensitive", "epsilon_rate", "epsilon", "kappa", "tie", "at_least")
+REQUIREMENT_FIELDS = (*FIELDS, "at_least")
 
 
 def share(value: object, where: str) -> Fraction:
@@ -50,9 +51,9 @@ class Requirement:
     Parameters
     ----------
     property
-        `Fairness(...)` or `Robustness(...)`.
+        `Fairness(...)`, `Robustness(...)`, `Monotonicity(...)` or `ScoreFairness(...)`.
     at_least
-        The least share of the confident inputs that must be treated fairly (or robustly); above 0 and at most 1.
+        The least share of the confident inputs that must be treated so (fairly, robustly, ...); above 0 and at most 1.
     name
         How reports call it; by default the property itself.
 
@@ -69,7 +70,7 @@ class Requirement:
 
     def __init__(self, property: Property, at_least: Number, *, name: str | None = None):
         if not isinstance(property, Property):
-            raise PolicyError(f"requirement: expected Fairness(...) or Robustness(...), found {property!r}")
+            raise PolicyError(f"requirement: expected a property such as Fairness(...), found {property!r}")
         where = "at_least" if name is None else f"requirement '{name}', at_least"
         object.__setattr__(self, "property", property)
         object.__setattr__(self, "at_least", share(at_least, where))
@@ -223,7 +224,7 @@ class Policy:
             except BoxQTEError as error:
                 raise PolicyError(f"{source}: decision_{error}") from None
         return cls(
-            [_requirement(name, line, source) for name, line in lines.items()],
+            [requirement for name, line in lines.items() for requirement in _requirements(name, line, source)],
             model=paths["model"],
             space=paths["space"],
             time_limit=limit,
@@ -315,7 +316,7 @@ def judge(requirement: Requirement, result: Result, *, seconds: float = math.inf
     verdict = decide(result, requirement.at_least)
     why = ""
     may_be_none = verdict is Verdict.UNDECIDED and requirement.at_least == 1 and result.converged
-    if may_be_none and _no_counterexample(result, min(seconds, VERIFY_SECONDS)):
+    if may_be_none and no_counterexample(result, min(seconds, VERIFY_SECONDS)):
         return Check(requirement, Verdict.HOLDS, result, "verified: there is no counterexample at all", result.seconds)
     if verdict is Verdict.UNDECIDED:
         if result.undefined:
@@ -327,7 +328,7 @@ def judge(requirement: Requirement, result: Result, *, seconds: float = math.inf
     return Check(requirement, verdict, result, why, result.seconds)
 
 
-def _no_counterexample(result: Result, seconds: float) -> bool:
+def no_counterexample(result: Result, seconds: float) -> bool:
     """Whether verification proves it: a count in floating point ends within its rounding error of 1, never at 1."""
     if result.undefined or result.asked is None or seconds <= 0:
         return False
@@ -345,27 +346,22 @@ def check_fits(requirement: Requirement, space: Space) -> None:
         raise type(error)(f"requirement '{requirement.name}': {error}") from None
 
 
-def _requirement(name: str, line: Any, source: str) -> Requirement:
+def _requirements(name: str, line: Any, source: str) -> list[Requirement]:
+    """What a line requires: one property, or of several monotone attributes one each."""
     where = f"{source}: require.{name}"
     table = a_table(line, where, PolicyError)
     known_fields(table, REQUIREMENT_FIELDS, where, PolicyError)
     if "at_least" not in table:
         raise PolicyError(f"{where}: at_least is missing; expected the least share, such as at_least = 0.99")
-    if "epsilon" in table and "epsilon_rate" in table:
-        raise PolicyError(f"{where}: epsilon and epsilon_rate exclude each other; give one of them")
-    epsilon: Any = table.get("epsilon_rate", 0)
-    if "epsilon" in table:
-        epsilon = a_table(table["epsilon"], f"{where}.epsilon", PolicyError)
-    settings = {"kappa": table.get("kappa", Fraction(1, 2)), "tie": table.get("tie", "library")}
-    try:
-        if "sensitive" in table:
-            sensitive = texts(table["sensitive"], f"{where}.sensitive", PolicyError)
-            prop: Property = Fairness(sensitive, epsilon, **settings)
-        else:
-            prop = Robustness(epsilon, **settings)
-    except PolicyError:
-        raise
-    except BoxQTEError as error:
-        raise PolicyError(f"{where}: {error}") from None
     at_least = share(table["at_least"], f"{where}.at_least")
-    return Requirement(prop, at_least, name=name)
+    asked = {field: value for field, value in table.items() if field in FIELDS}
+    try:
+        each = monotone_of(asked["monotone"]).items() if "monotone" in asked else ()
+        if len(each) <= 1:
+            return [Requirement(read_property(asked), at_least, name=name)]
+        return [
+            Requirement(read_property({**asked, "monotone": {own: way}}), at_least, name=f"{name}, {own}")
+            for own, way in each
+        ]
+    except PropertyError as error:
+        raise PolicyError(f"{where}.{error}") from None

@@ -6,6 +6,7 @@ import argparse
 import csv
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -42,17 +43,31 @@ def _parts(text: str) -> list[str]:
     return [part.strip() for row in parts for part in row] or [""]
 
 
-def read_tolerances(texts: Sequence[str]) -> dict[str, str]:
+def read_tolerances(texts: Sequence[str], option: str = "--epsilon") -> dict[str, str]:
     """`name=value` between commas; the value is behind the last =, since a name may have one of its own."""
     tolerances: dict[str, str] = {}
     for part in (part for text in texts for part in _parts(text)):
         name, separator, value = (piece.strip() for piece in part.rpartition("="))
         if not separator or not name or not value:
-            raise CommandError(f"--epsilon: expected name=value, found '{part}'; one number for all is --epsilon-rate")
+            instead = "; one number for all is --epsilon-rate" if option == "--epsilon" else ""
+            raise CommandError(f"{option}: expected name=value, found '{part}'{instead}")
         if name in tolerances:
-            raise CommandError(f"--epsilon: '{name}' is given twice")
+            raise CommandError(f"{option}: '{name}' is given twice")
         tolerances[name] = value
     return tolerances
+
+
+def read_monotone(texts: Sequence[str]) -> dict[str, str]:
+    """`name:increasing` or `name:decreasing` between commas (in settings: `name=increasing`)."""
+    directions: dict[str, str] = {}
+    for part in (part for text in texts for part in _parts(text)):
+        found = re.fullmatch(r"(.+?)\s*[:=]\s*(increasing|decreasing)", part)
+        if found is None:
+            raise CommandError(f"--monotone: expected name:increasing or name:decreasing, found '{part}'")
+        if found[1] in directions:
+            raise CommandError(f"--monotone: '{found[1]}' is given twice")
+        directions[found[1]] = found[2]
+    return directions
 
 
 def add_one_hot(parser: Any) -> None:
@@ -81,14 +96,23 @@ def read_one_hot(texts: Sequence[str] | None) -> dict[str, list[str]] | Literal[
 
 def property_of(arguments: argparse.Namespace) -> Property:
     """The property that the options of `add_question` describe."""
-    from boxqte.questions.properties import Fairness, Robustness
+    from boxqte.questions.reading import FIELDS, read_property
 
-    epsilon = arguments.epsilon_rate
-    if arguments.epsilon is not None:
-        epsilon = read_tolerances(arguments.epsilon)
-    if arguments.sensitive is None:
-        return Robustness(epsilon, arguments.kappa, tie=arguments.tie)
-    return Fairness(read_names(arguments.sensitive, "--sensitive"), epsilon, arguments.kappa, tie=arguments.tie)
+    return read_property(question_of(arguments, FIELDS), called=lambda field: f"--{field.replace('_', '-')}")
+
+
+def question_of(arguments: argparse.Namespace, fields: Iterable[str]) -> dict[str, Any]:
+    """The fields of a question, as they were typed; None where one was not."""
+    given = {field: getattr(arguments, field) for field in fields}
+    readers: dict[str, Any] = {"sensitive": lambda texts: read_names(texts, "--sensitive"), "epsilon": read_tolerances}
+    readers["max_change"] = lambda texts: read_tolerances(texts, "--max-change")
+    readers["monotone"] = read_monotone
+    for field, read in readers.items():
+        if given.get(field) is not None:
+            given[field] = read(given[field])
+    if given.get("epsilon") is not None:
+        given["epsilon_rate"] = None  # the default of an option that this one excludes
+    return given
 
 
 def read_model(arguments: argparse.Namespace) -> ImportedModel:
@@ -237,7 +261,25 @@ def add_question(parser: argparse.ArgumentParser) -> Any:
                        help="only inputs with confidence above it count (default 0.5: all, for two classes)")  # fmt: skip
     asked.add_argument("--tie", choices=("library", "paper"), default="library",
                        help="the class at margin 0: what the library's predict says, or none")  # fmt: skip
+    add_newer_questions(asked)
     return asked
+
+
+def add_newer_questions(asked: Any, *, several: bool = False) -> None:
+    """The options of confident partners, bounded changes, monotonicity and scores."""
+    asked.add_argument("--partner-kappa", metavar="K",
+                       help="x' must have a confidence above it, too (default: any x' of the other class)")  # fmt: skip
+    asked.add_argument("--max-change", metavar="NAME=VALUE", action="append",
+                       help="a numeric sensitive attribute changes by at most so much: age=5")  # fmt: skip
+    asked.add_argument("--monotone", metavar="NAME:DIRECTION", action="append",
+                       help=f"{'also' if several else 'instead'}: does the class only grow (or fall) with the "
+                       f"{'attributes' if several else 'attribute'}: income:increasing")  # fmt: skip
+    asked.add_argument("--on", choices=("class", "score"), help="with --monotone: of what (default class)")
+    asked.add_argument("--score-at-most", metavar="D",
+                       help=f"{'also' if several else 'instead of classes'}: does the score change by at most D with the "
+                       "sensitive attributes")  # fmt: skip
+    asked.add_argument("--scale", choices=("probability", "margin", "value"),
+                       help="with --score-at-most: which score (default probability)")  # fmt: skip
 
 
 def add_work(parser: argparse.ArgumentParser, *wanted: str) -> Any:

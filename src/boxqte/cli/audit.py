@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 from boxqte.cli.arguments import (
     CommandError,
     add_display,
+    add_newer_questions,
     add_one_hot,
     add_reading,
     add_work,
     check_output,
     converter,
     given_model,
+    question_of,
     raise_first,
     read_names,
     read_one_hot,
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from boxqte.api.audit import Audit
 
 INTERRUPTED = 130
+NEWER = ("partner_kappa", "max_change", "monotone", "on", "score_at_most", "scale")
 OUTPUTS = ("html", "json", "save_space", "junit", "markdown")
 
 
@@ -88,6 +91,7 @@ def _add_asked(parser: argparse.ArgumentParser) -> None:
                        help="only inputs with confidence above it count (default 0.5: all)")  # fmt: skip
     asked.add_argument("--tie", choices=("library", "paper"), default="library",
                        help="the class at margin 0: what the library's predict says, or none")  # fmt: skip
+    add_newer_questions(asked, several=True)
     asked.add_argument("--require", metavar="R", help="the least measure of every fairness question")
     asked.add_argument("--policy", metavar="POLICY.toml", help="requirements to check as well (see boxqte gate)")
 
@@ -100,6 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
     from boxqte.report.progress import show_questions
 
     epsilon = arguments.epsilon_rate if arguments.epsilon is None else read_tolerances(arguments.epsilon)
+    further = question_of(arguments, NEWER)
     kinds = {kind: read_names(getattr(arguments, kind), f"--{kind}") for kind in ("categorical", "integer", "real")}
     with show_questions(quiet=arguments.quiet, color=wants_colors(arguments, sys.stderr)) as progress:
         found = audit(
@@ -112,6 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
             kappa=arguments.kappa,
             tie=arguments.tie,
             robustness=arguments.robustness_rate,
+            **further | {"partner_kappa": further["partner_kappa"] or 0},
             policy=arguments.policy,
             require=arguments.require,
             time_limit=arguments.time_limit,
@@ -173,7 +179,8 @@ def audit_text(found: Audit) -> str:
     parts = [str(found.inference) if found.inference is not None else space_text(found.space), "", str(found), ""]
     parts.append(
         "measure: the share of the confident inputs, over the whole space above, that is treated fairly (for\n"
-        "robustness: whose class no small change turns); exact or certain, rounded outward where two bounds are shown"
+        "robustness: whose class no small change turns; for scores and monotonicity: that no other input contradicts);\n"
+        "exact or certain, rounded outward where two bounds are shown"
     )
     if any(result.statistical is not None for result in found.results):
         parts.append(

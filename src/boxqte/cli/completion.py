@@ -57,7 +57,9 @@ def _add_completers(parser: argparse.ArgumentParser) -> None:
             action.completer = _engines  # type: ignore[attr-defined]
         elif set(action.option_strings) & set(ATTRIBUTE_OPTIONS):
             action.completer = attributes  # type: ignore[attr-defined]
-        elif action.type is not None or action.metavar in ("R", "K", "C", "COLUMN") or "=" in str(action.metavar):
+        elif "--monotone" in action.option_strings:
+            action.completer = directions  # type: ignore[attr-defined]
+        elif action.type is not None or action.metavar in ("R", "K", "C", "D", "COLUMN") or "=" in str(action.metavar):
             action.completer = lambda **_: ()  # type: ignore[attr-defined]
 
 
@@ -71,6 +73,12 @@ def attributes(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[s
     """Names between commas: the attributes of the space, or the columns of the data, that are on the line."""
     head, comma, _last = prefix.rpartition(",")
     return [f"{head}{comma}{name}" for name in _names(parsed_args)]
+
+
+def directions(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
+    """The same, each with both directions."""
+    names = attributes(prefix, parsed_args)
+    return [f"{name}:{direction}" for name in names for direction in ("increasing", "decreasing")]
 
 
 def _names(parsed: argparse.Namespace) -> list[str]:

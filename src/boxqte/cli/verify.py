@@ -73,15 +73,24 @@ def verification_text(found: Verification, question: str) -> str:
             same = _shown(value) == _shown(two[name])
             lines.append(f"  {name:<{width}}  {_shown(value):<16}{'' if same else _shown(two[name])}".rstrip())
         lines.append("")
-        said = {True: "the library's own predict gives them different classes",
-                False: "the library's own predict gives them one class: its sums are rounded, ours are exact",
-                None: "the library is not installed, so the pair was not replayed"}  # fmt: skip
-        lines.append(said[found.replayed])
+        lines.append(_replay_text(found))
         if found.distance is not None:
             lines.append(
                 f"x is {found.distance:.4g} from row {found.row} (sum of differences, each a share of its range)"
             )
     return "\n".join(lines)
+
+
+def _replay_text(found: Verification) -> str:
+    """What the model's own library makes of the pair."""
+    if found.replayed is None:
+        return "the library is not installed, so the pair was not replayed"
+    if found.scores is None:
+        gives = "different classes" if found.replayed else "one class: its sums are rounded, ours are exact"
+        return f"the library's own predict gives them {gives}"
+    scores = " and ".join(f"{score:.9g}" for score in found.scores)
+    rounded = "" if found.replayed else ", which do not break it: its sums are rounded, ours are exact"
+    return f"the library's own scores are {scores}{rounded}"
 
 
 def _shown(value: Any) -> str:

@@ -14,7 +14,8 @@ from boxqte.basics.checks import nearest
 
 # keyword of the library -> option, where the two have different names
 SYNONYMS = {"random_state": "seed", "robustness": "robustness_rate", "n": "count",
-            "near": "near", "rows": "data", "condition": "where", "threshold": "decision_threshold"}  # fmt: skip
+            "near": "near", "attribute": "monotone", "direction": "monotone", "at_most": "score_at_most",
+            "rows": "data", "condition": "where", "threshold": "decision_threshold"}  # fmt: skip
 # what people type -> option: the words of other tools
 FAMILIAR = {
     "--target": "--label", "--target-column": "--label", "--y": "--label", "--class": "--label", "--outcome": "--label",
@@ -24,7 +25,8 @@ FAMILIAR = {
     "--domain": "--space", "--timeout": "--time-limit", "--seconds": "--time-limit", "--threads": "--workers",
     "--jobs": "--workers", "--n-jobs": "--workers", "--eps": "--epsilon-rate", "--confidence-threshold": "--kappa",
     "--memory": "--memory-limit", "--threshold": "--decision-threshold", "--cutoff": "--decision-threshold",
-    "--at-least": "--require", "--report": "--html",
+    "--at-least": "--require", "--monotonicity": "--monotone", "--monotone-constraints": "--monotone",
+    "--delta": "--score-at-most", "--at-most": "--score-at-most", "--report": "--html",
     "--out": "--output", "--categories": "--categorical", "--pickle": "--allow-pickle", "--silent": "--quiet",
     "--random-state": "--seed",
 }  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -46,5 +46,7 @@ class ImportedModel:
     trees_because: str = "best_iteration"
     values: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]] | None = None
     """The library's own predicted numbers for such rows, where the model predicts a number (it has no `native` then)."""
+    monotone: Mapping[str, Literal["increasing", "decreasing"]] = field(default_factory=dict)
+    """By column the monotone constraints that the model says it was trained with: a claim, not a fact."""
     objective: str = ""
     """What a model that predicts a number was trained for, in its library's own words."""

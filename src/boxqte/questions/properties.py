@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
-from boxqte.basics.checks import as_names, did_you_mean
+from boxqte.basics.checks import as_names, by_name, did_you_mean
 from boxqte.errors import PropertyError
 from boxqte.exact import Number, fraction, plain, shown
 from boxqte.space.space import Space
@@ -46,6 +46,24 @@ class Property:
     def asks_scores(self) -> bool:
         """Whether scores are compared, not classes."""
         return False
+
+    @property
+    def treated(self) -> str:
+        """What is said of an input that is no counterexample."""
+        return "treated fairly" if self.sensitive else "robust"
+
+    @property
+    def meaning(self) -> str:
+        """What a counterexample is, in one sentence."""
+        sure = f", with confidence above {plain(self.partner_kappa)}" if self.partner_kappa > Fraction(1, 2) else ""
+        said = f"a counterexample is a confident input x for which some x' in the space has the other class{sure}"
+        if not self.sensitive:
+            return f"{said} and is within epsilon in every attribute (categorical: equal)"
+        bounds = "".join(f" ({name} by at most {plain(value)})" for name, value in self.max_change)
+        return (
+            f"{said}, differs in a sensitive attribute{bounds}, and is within epsilon in every other attribute "
+            "(categorical: equal)"
+        )
 
     def check(self, space: Space) -> None:
         """Raise PropertyError if the property does not fit the space."""
@@ -159,7 +177,7 @@ class Fairness(Property):
     ):
         _fill(self, _sensitive(sensitive), epsilon, kappa, tie, partner_kappa)
         bounds = []
-        for name, value in (max_change or {}).items():
+        for name, value in by_name(max_change, "max_change", PropertyError).items():
             bound = fraction(value, PropertyError, f"max_change of '{name}'")
             if bound <= 0:
                 raise PropertyError(f"max_change of '{name}': must be above 0, found {plain(bound)}")
@@ -242,15 +260,33 @@ class Monotonicity(Property):
     def asks_scores(self) -> bool:
         return self.on == "score"
 
+    @property
+    def treated(self) -> str:
+        return f"treated monotonically in {self.sensitive[0]}"
+
+    @property
+    def meaning(self) -> str:
+        ((name,), more) = self.sensitive, "lower" if self.direction == "increasing" else "higher"
+        less = "higher" if more == "lower" else "lower"
+        return (
+            f"a counterexample is a confident input x for which some x' that differs in {name} only, and has more of it, "
+            f"gets a {more} {self.on}, or one that has less of it a {less} one"
+        )
+
     def check(self, space: Space) -> None:
-        super().check(space)
         (name,) = self.sensitive
+        if name not in space.names:
+            raise PropertyError(
+                f"attribute: '{name}' is not an attribute{did_you_mean(name, space.names)}; attributes are "
+                f"{', '.join(space.names)}"
+            )
+        super().check(space)
         if not space[name].is_numeric:
             raise PropertyError(f"attribute: '{name}' is {space[name].kind}; only numbers have an order")
 
     def to_json(self) -> dict[str, Any]:
         """The property as a JSON object."""
-        out = {"kind": self.kind, "attribute": self.sensitive[0], "direction": self.direction, "on": self.on}
+        out = {"kind": self.kind, "monotone": {self.sensitive[0]: self.direction}, "on": self.on}
         return out | {"kappa": plain(self.kappa), "tie": self.tie}
 
     def __str__(self) -> str:
@@ -304,12 +340,23 @@ class ScoreFairness(Property):
     def asks_scores(self) -> bool:
         return True
 
+    @property
+    def treated(self) -> str:
+        return f"given a score that changes by at most {plain(self.at_most)} with {', '.join(self.sensitive)}"
+
+    @property
+    def meaning(self) -> str:
+        return (
+            f"a counterexample is a confident input x for which some x' that differs in sensitive attributes only has a "
+            f"{self.scale} further than {plain(self.at_most)} from that of x"
+        )
+
     def to_json(self) -> dict[str, Any]:
         """The property as a JSON object."""
         out = {
             "kind": self.kind,
             "sensitive": list(self.sensitive),
-            "at_most": plain(self.at_most),
+            "score_at_most": plain(self.at_most),
             "scale": self.scale,
         }
         return out | {"kappa": plain(self.kappa)}
@@ -326,7 +373,8 @@ def check_property(property: object) -> None:
     meant = ""
     if isinstance(property, str) or (isinstance(property, (list, tuple)) and all(isinstance(n, str) for n in property)):
         meant = f"; fairness in that attribute is Fairness({property!r})" if property else ""
-    raise PropertyError(f"property: expected Fairness(...) or Robustness(...), found {shown(property)}{meant}")
+    raise PropertyError(f"property: expected Fairness(...), Robustness(...), Monotonicity(...) or ScoreFairness(...), found "
+                        f"{shown(property)}{meant}")  # fmt: skip
 
 
 def _sensitive(sensitive: str | Iterable[str]) -> tuple[str, ...]:

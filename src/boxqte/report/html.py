@@ -152,7 +152,7 @@ def answer_sentence(result: Result) -> str:
         if prop.kappa * 2 <= 1
         else f"of all inputs about which the model is more than {plain(100 * prop.kappa)} % sure"
     )
-    treated = f"treated fairly with respect to {_and(prop.sensitive)}" if prop.sensitive else "robust"
+    treated = f"{prop.treated} with respect to {_and(prop.sensitive)}" if prop.kind == "fairness" else prop.treated
     amount = share_text(result)
     sentence = f"{amount[0].upper()}{amount[1:]} {whom} are {treated} (guarantee: {result.guarantee()})."
     if drawn is None:

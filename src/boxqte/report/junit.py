@@ -9,15 +9,17 @@ from boxqte.report.text import check_text
 
 
 def junit(report: GateReport) -> str:
-    """The XML document; build servers show each requirement as a test."""
+    """The XML document; build servers show each requirement as a test, and the decision rule as a property of all."""
     counts = [sum(str(c.verdict) == kind for c in report.checks) for kind in ("violated", "undecided")]
     seconds = sum(check.seconds for check in report.checks)
     head = f'tests="{len(report.checks)}" failures="{counts[0]}" errors="{counts[1]}" time="{seconds:.3f}"'
+    rule = "" if report.decision is None else report.decision.text()
+    about = f'  <properties><property name="decision" value={_attribute(rule)}/></properties>\n' if rule else ""
     cases = "\n".join(_case(check) for check in report.checks)
     return (
         '<?xml version="1.0" encoding="utf-8"?>\n'
         f'<testsuites name="boxqte" {head}>\n'
-        f' <testsuite name="boxqte" {head}>\n{cases}\n </testsuite>\n'
+        f' <testsuite name="boxqte" {head}>\n{about}{cases}\n </testsuite>\n'
         "</testsuites>\n"
     )
 

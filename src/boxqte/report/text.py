@@ -80,8 +80,7 @@ def answer_text(result: Result) -> str:
 def _measure_lines(result: Result) -> list[str]:
     if result.undefined or result.bounds is None:
         return [_line("measure", f"{measure_text(result)}, so there is no share to give")]
-    treated = "treated fairly" if result.property.sensitive else "robust"
-    share = f"{share_text(result)} of the confident inputs are {treated}"
+    share = f"{share_text(result)} of the confident inputs are {result.property.treated}"
     lines = [_line("measure", measure_text(result)), _line("", share)]
     if result.value is None and result.converged:
         few = short_up(result.confident.upper)
@@ -354,7 +353,8 @@ def audit_text(audit: Audit) -> str:
     """All questions as a table, and the remarks below it."""
     remarks = numbered_remarks(audit.results)
     rule = [] if audit.model.decision is None else [f"decision: {audit.model.decision.text()}"]
-    return "\n".join([table_text(audit_table(audit)), *rule, *(f"[{n}] {remark}" for remark, n in remarks.items())])
+    said = [*(f"[{n}] {remark}" for remark, n in remarks.items()), *audit.notes]
+    return "\n".join([table_text(audit_table(audit)), *rule, *said])
 
 
 def empirical_text(found: Empirical, prop: Property) -> str:
@@ -369,9 +369,8 @@ def empirical_text(found: Empirical, prop: Property) -> str:
         lines.append(f"                    {found.outside:,} rows lie outside the space and count for nothing")
     if found.measure is None or found.lower is None or found.upper is None:
         return "\n".join([*lines, "measure             undefined: no row is confident"])
-    treated = "treated fairly" if prop.sensitive else "robust"
     lines.append(f"counterexamples     {found.unfair:,}")
-    lines.append(f"measure             {found.measure:.6f} of the confident rows are {treated}")
+    lines.append(f"measure             {found.measure:.6f} of the confident rows are {prop.treated}")
     lines.append(
         f"population          between {math.floor(found.lower * 1e6) / 1e6:.6f} and {math.ceil(found.upper * 1e6) / 1e6:.6f}"
         f" with confidence {found.confidence}, if the rows are independent draws from it"

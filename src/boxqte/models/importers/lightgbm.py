@@ -32,9 +32,11 @@ from boxqte.models.importers.structure import (
     ANY_MODEL,
     MAX_FEATURES,
     MAX_NODES,
+    Direction,
     check_distinct,
     check_tree,
     integer,
+    monotone_columns,
     parsed_json,
     read_bytes,
     type_name,
@@ -74,6 +76,7 @@ INTEGER = re.compile(r"-?[0-9]{1,10}")
 REAL = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]{1,5})?")
 
 
+CONSTRAINTS = re.compile(r"(?m)^monotone_constraints=(.*)$")
 SIGMOID = re.compile(r"(?m)^objective=binary sigmoid:(\S+)$")
 
 
@@ -142,10 +145,20 @@ def _imported(
     scores = booster and _native(booster, ensemble)
     unit, scored = float(_unit(text)), booster and _native(booster, ensemble, raw_score=True)
     raw = scored and (lambda rows: unit * scored(rows))
+    kept: dict[str, Any] = {"raw": raw, "trees_in_file": held, "monotone": _declared(text, ensemble, name)}
     if not ensemble.predicts_classes:
         objective = text.partition("\nobjective=")[2].partition("\n")[0]
-        return ImportedModel(ensemble, name, values=scores, raw=raw, trees_in_file=held, objective=objective)
-    return ImportedModel(ensemble, name, **_asked(scores), raw=raw, trees_in_file=held)
+        return ImportedModel(ensemble, name, values=scores, objective=objective, **kept)
+    return ImportedModel(ensemble, name, **_asked(scores), **kept)
+
+
+def _declared(text: str, ensemble: TreeEnsemble, name: str) -> dict[str, Direction]:
+    """The monotone constraints that the header declares."""
+    written = CONSTRAINTS.search(text.partition("\nTree=")[0])
+    if written is None:
+        return {}
+    where = f"{name}: monotone_constraints"
+    return monotone_columns(_integers(written[1], where, None).tolist(), ensemble.feature_names, where)
 
 
 def parse(

@@ -38,6 +38,10 @@ def model_text(document: Any, name: str) -> str:
     lines = ["tree", *(f"{key}={value}" for key, value in header.items())]
     if document.get("average_output"):
         lines.append("average_output")
+    if document.get("monotone_constraints"):
+        field = f"{where}.monotone_constraints"
+        signs = get(document, "monotone_constraints", list, where)
+        lines.append("monotone_constraints=" + " ".join(str(integer(sign, field, -1, 1)) for sign in signs))
     lines += ["feature_names=" + " ".join(names), "feature_infos=" + " ".join(infos), ""]
     trees = get(document, "tree_info", list, where)
     total = 0

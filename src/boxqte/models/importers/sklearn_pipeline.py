@@ -180,6 +180,7 @@ class _Reading:
             raw=None,  # a pipeline has no name for it
             values=inner.values and (lambda rows: self._asked("predict", rows).astype(np.float64).reshape(-1)),
             fills=self._fills(),
+            monotone={},  # they are about the last step's columns
         )
 
     def _asked(self, method: str, rows: FloatArray) -> npt.NDArray[Any]:

@@ -373,7 +373,7 @@ def _only(
     old = inner.ensemble
     by_name = list(names) == list(old.feature_names) and np.array_equal(features, np.arange(len(names)))
     if not by_name:
-        inner = _without_encoder(inner, estimator, where)
+        inner = replace(_without_encoder(inner, estimator, where), monotone={})
         _checked(features, old, where)
         old = replace(
             old,

@@ -12,13 +12,15 @@ import struct
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from boxqte.errors import ModelError
 from boxqte.exact import oversized_in, shown
+
+Direction = Literal["increasing", "decreasing"]
 
 MAX_NODES = 50_000_000  # per model; far above any real ensemble, far below what would exhaust memory
 MAX_DEPTH = 10_000
@@ -37,6 +39,15 @@ def get(node: object, key: str, kind: type | tuple[type, ...], where: str) -> An
         names = " or ".join(k.__name__ for k in (kind if isinstance(kind, tuple) else (kind,)))
         raise ModelError(f"{where}.{key}: expected {names}, found {shown(value)}")
     return value
+
+
+def monotone_columns(values: Sequence[object], names: Sequence[str], where: str) -> dict[str, Direction]:
+    """Declared constraints, -1, 0 or 1 a column, as the direction of each column that has one; columns behind the last
+    one have none."""
+    if len(values) > len(names):
+        raise ModelError(f"{where}: has {len(values)} entries, the model has {len(names)} columns")
+    signs = [integer(value, f"{where}[{at}]", -1, 1) for at, value in enumerate(values)]
+    return {name: "increasing" if sign > 0 else "decreasing" for name, sign in zip(names, signs) if sign}
 
 
 def integer(value: object, where: str, low: int, high: int) -> int:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,9 @@ from boxqte.errors import ModelError
 from boxqte.exact import shown
 from boxqte.models.importers import ImportedModel
 from boxqte.models.importers.rounds import Trees
-from boxqte.models.importers.structure import parsed_json, read_bytes, single_from_text, type_name
+from boxqte.models.importers.structure import Direction, parsed_json, read_bytes, single_from_text, type_name
 from boxqte.models.importers.ubjson import read_ubjson
-from boxqte.models.importers.xgboost_document import OBJECTIVES, Model, read_model
+from boxqte.models.importers.xgboost_document import OBJECTIVES, Model, read_constraints, read_model
 
 HEAD = 4096
 FEW_ROWS = 2000  # for so few, waking other threads takes longer than the prediction
@@ -51,22 +52,21 @@ def load(source: Any, *, allow_pickle: bool, trees: Trees | None = None) -> Impo
         model = read_model(_parse(raw), until_best="Booster" not in _class_names(source), trees=trees)
         if live:
             _check_wrapper(source, model)
+            model = replace(model, monotone=_live_constraints(source, model))
         ensemble = model.ensemble(classes=getattr(source, "classes_", None))
     except ModelError as error:
         raise ModelError(f"{name}: {error}") from None
     output, objective = _output(raw, model, name), OBJECTIVES[model.objective]
-    decide, held, raw_margin = objective.decide, model.trees_in_file, _output(raw, model, name, "margin")
+    decide, raw_margin = objective.decide, _output(raw, model, name, "margin")
+    kept: dict[str, Any] = {"raw": raw_margin, "trees_in_file": model.trees_in_file, "monotone": model.monotone}
     if decide is None:
-        return ImportedModel(
-            ensemble, name, values=output, raw=raw_margin, trees_in_file=held, objective=model.objective
-        )
+        return ImportedModel(ensemble, name, values=output, objective=model.objective, **kept)
     return ImportedModel(
         ensemble,
         name,
         native=None if output is None else lambda rows: decide(output(rows)).astype(np.int64),
         probability=None if output is None else lambda rows: objective.probability(output(rows)),
-        raw=raw_margin,
-        trees_in_file=held,
+        **kept,
     )
 
 
@@ -125,6 +125,16 @@ def _check_wrapper(source: Any, model: Model) -> None:
             "objective 'binary:logitraw': XGBClassifier.predict compares the log-odds with 0.5 as if they were a "
             "probability; import get_booster() to have class 1 where the log-odds are positive"
         )
+
+
+def _live_constraints(source: Any, model: Model) -> dict[str, Direction]:
+    """The monotone constraints of the last training: only a live object knows them, `save_model` writes none."""
+    booster = source if "Booster" in _class_names(source) else source.get_booster()
+    learner = parsed_json(booster.save_config().encode(), "save_config()", constants=True).get("learner", {})
+    gradient = learner.get("gradient_booster", {})
+    param = gradient.get("gbtree", gradient).get("tree_train_param", {})
+    where = "save_config(): tree_train_param.monotone_constraints"
+    return {**model.monotone, **read_constraints(param.get("monotone_constraints"), model.feature_names, where)}
 
 
 def _parse(raw: bytes) -> Any:

@@ -11,7 +11,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -27,9 +27,12 @@ from boxqte.models.importers.structure import (
     ANY_MODEL,
     MAX_FEATURES,
     MAX_NODES,
+    Direction,
     finite,
     get,
+    monotone_columns,
     numbers,
+    parsed_json,
     real,
     single_from_text,
     within,
@@ -79,6 +82,8 @@ class Model:
     stored_names: Mapping[int, StoredNames]
     trees_in_file: int | None = None
     """How many trees the document has, if `predict` uses only some of them."""
+    monotone: Mapping[str, Direction] = field(default_factory=dict)
+    """The constraints that the document declares. XGBoost keeps none of them, but up to 1.7 its scikit-learn models did."""
 
     def ensemble(self, classes: Any = None) -> TreeEnsemble:
         builder = EnsembleBuilder()
@@ -121,7 +126,39 @@ def read_model(document: Any, *, until_best: bool, trees: Trees | None = None) -
     used = int(ends[rounds]) if rounds else len(outputs)
     names = _read_feature_names(learner, n_features)
     held = len(outputs) if used < len(outputs) else None
-    return Model(objective, names, nodes, outputs[:used], weights[:used], rounds, base, categories, stored, held)
+    declared = _read_wrapper(learner, names)
+    return Model(
+        objective, names, nodes, outputs[:used], weights[:used], rounds, base, categories, stored, held, declared
+    )
+
+
+def read_constraints(given: Any, names: Sequence[str], where: str) -> dict[str, Direction]:
+    """Monotone constraints as XGBoost takes them: "(1,0,-1)", a list of these numbers, or numbers by column name."""
+    if given is None:
+        return {}
+    if isinstance(given, Mapping):
+        for name in given:
+            if name not in names:
+                raise ModelError(f"{where}: '{name}' is no column of the model")
+        given = [given.get(name, 0) for name in names]
+    elif isinstance(given, str):
+        inner = given.strip().removeprefix("(").removesuffix(")").strip().removesuffix(",")
+        given = [part.strip() for part in inner.split(",")] if inner else []
+    if not isinstance(given, (list, tuple)):
+        raise ModelError(f"{where}: expected -1, 0 or 1 for each column, found {shown(given)}")
+    return monotone_columns(given, names, where)
+
+
+def _read_wrapper(learner: Any, names: Sequence[str]) -> dict[str, Direction]:
+    """What XGBClassifier and the like of XGBoost up to 1.7 have saved of their arguments."""
+    attributes = get(learner, "attributes", dict, "learner") if "attributes" in learner else {}
+    if "scikit_learn" not in attributes:
+        return {}
+    where = "learner.attributes.scikit_learn"
+    kept = parsed_json(get(attributes, "scikit_learn", str, "learner.attributes").encode(), where, constants=True)
+    if not isinstance(kept, Mapping):
+        raise ModelError(f"{where}: expected an object, found {shown(kept)}")
+    return read_constraints(kept.get("monotone_constraints"), names, f"{where}.monotone_constraints")
 
 
 # --- the learner ---
