@@ -45,6 +45,4 @@ class Drawer:
 
 def can_draw(problem: Problem) -> bool:
     """Whether the boxes of the search were counted in lists of values, and x' differs in sensitive attributes only."""
-    partners = problem.grid.partners
-    by_probability = partners is not None and partners.scale is not None  # counted as ranges of margins
-    return not problem.grid.has_tolerance and not by_probability
+    return not problem.grid.has_tolerance
