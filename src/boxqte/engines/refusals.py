@@ -60,7 +60,7 @@ def refuse(name: str, grid: AnyGrid, companions: Companions) -> None:
             )
         if grid.partners.gap and not grid.thresholds.all_confident and name not in SCORES_OF_SOME:
             raise EngineError(
-                f"engine '{name}' answers scores for all inputs; leave kappa out, or use engine "
+                f"engine '{name}' answers scores for all inputs; leave kappa and tie out, or use engine "
                 f"{' or '.join(SCORES_OF_SOME)}"
             )
     moved = [n for n, value in grid.property.tolerances(grid.space).items() if value]
