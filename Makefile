@@ -35,7 +35,8 @@ test-slow: $(VENV)/.developing ## the tests that take minutes
 
 # ONLY selects by name (pytest -k). The part for continuous integration has every kernel, in about a minute.
 SANITIZED := engines/test_box engines/test_box_tolerance engines/test_box_dense engines/test_point engines/test_many_classes \
-  engines/test_inside engines/test_sample answers/test_samples answers/test_verify
+  engines/test_inside engines/test_sample engines/test_point_partners engines/test_draw_partners answers/test_samples \
+  answers/test_samples_partners answers/test_verify
 ONLY ?= test
 test-sanitized: $(VENV)/.developing ## random problems against the oracle, under address and undefined-behaviour sanitizers
 	@command -v g++ >/dev/null || { echo "make: test-sanitized needs g++ on the PATH: install g++ and its sanitizers" >&2; exit 1; }

@@ -181,3 +181,19 @@ def test_pairs_of_values_are_refused_by_name_where_changes_are_related_and_one_s
         assert np.allclose(table.to_numpy(), truth, rtol=0, atol=1e-9)
         seen += int((np.sign(truth) != np.sign(truth.T)).any())  # who flips whom is not mutual
     assert seen > 3
+
+
+def test_what_the_box_engine_does_not_answer_has_no_regions_either() -> None:
+    """An answer by enumeration does not make the box engine's boxes right: it is refused by name."""
+    problem = random_problem(random.Random(3), eps=False, max_pieces=60)
+    numeric = [a for a in problem.space.attributes if a.is_numeric]
+    prop = ScoreFairness(problem.space.names[0], 0, "margin", kappa=Fraction(3, 5))
+    result = quantify(problem.ensemble, problem.space, prop, engine="exhaustive")
+    here = f"`{numeric[0].name}` >= {float(numeric[0].low)}"
+    for ask in (result.regions, lambda: result.sample(1), lambda: result.restrict(here)):
+        with pytest.raises(EngineError, match=r"'box' answers scores for all inputs; .*use engine exhaustive or sample"):
+            ask()
+    drawn = quantify(problem.ensemble, problem.space, prop, engine="sample", options={"points": 500})
+    assert drawn.statistical is not None
+    truth = result.decided.measure()
+    assert truth is None or drawn.statistical.lower <= truth[0] <= drawn.statistical.upper

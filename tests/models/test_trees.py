@@ -181,6 +181,26 @@ def test_scikit_learns_stages(kind: str, classes: int, tmp_path: Path) -> None:
             same(imported, stages[count - 1])
 
 
+@pytest.mark.parametrize("kind", ["GradientBoostingClassifier", "HistGradientBoostingClassifier"])
+def test_a_cut_model_is_asked_for_its_own_stages_probabilities_and_margins(kind: str) -> None:
+    import sklearn.ensemble
+    from threadpoolctl import threadpool_limits
+
+    x, y = data(2)
+    rounds = {"n_estimators": 8} if kind.startswith("Gradient") else {"max_iter": 8}
+    with threadpool_limits(1):
+        model = getattr(sklearn.ensemble, kind)(max_depth=3, **rounds).fit(x, y)
+        p, margin = list(model.staged_predict_proba(rows()))[2], list(model.staged_decision_function(rows()))[2]
+        cut = load_model(model, trees=3)
+        assert cut.probability is not None
+        assert cut.margin is not None
+        assert np.array_equal(cut.probability(rows()), p)
+        assert np.array_equal(cut.margin(rows()), margin.reshape(-1))
+        decided = load_model(model, trees=3, threshold=0.6)
+        assert decided.native is not None
+        assert np.array_equal(decided.native(rows()), p[:, 1] >= 0.6)
+
+
 def test_a_model_without_rounds_is_not_cut(tmp_path: Path) -> None:
     from sklearn.ensemble import RandomForestClassifier
 

@@ -27,7 +27,7 @@ from boxqte.engines.box.problem import Problem, compile_problem
 from boxqte.engines.kinds import FAIR, LOW, UNFAIR
 from boxqte.engines.point.classes import ClassDecider
 from boxqte.engines.protocol import ALONE, BoxArray, Capability, Companions, Limits, Watch
-from boxqte.engines.refusals import two_classes
+from boxqte.engines.refusals import refuse, two_classes
 from boxqte.errors import EngineError, PropertyError
 from boxqte.exact import down, up
 from boxqte.questions.axes import Axis
@@ -71,6 +71,7 @@ def restrict(result: Result, condition: str, *, time_limit: float | None = None)
     engine = make_engine(name, asked.options if name == asked.engine else None)
     store = RegionStore() if Capability.OBSERVERS in engine.capabilities else None
     beside = ALONE if store is None else Companions((store,), roots=support_boxes)
+    refuse(name, grid, beside)
     outcome = engine.run(grid, limits, watch, beside)
     if store is not None:
         store.finish(outcome.decided, outcome.status)

@@ -78,7 +78,8 @@ def build_any_grid(ensemble: TreeEnsemble, space: Space, prop: Property) -> AnyG
     trees = prune(ensemble, test_of_node, axis_of_test.tolist(), masks, [axis.n_cells for axis in axes])
     if not ensemble.is_binary:
         return class_grid(ensemble, space, prop, axes, trees, input_rounding)
-    if prop.asks_scores and prop.kappa <= HALF and not _by_probability(ensemble, prop):  # what all x' share cancels
+    all_count = prop.kappa <= HALF and prop.tie == "library"
+    if prop.asks_scores and all_count and not _by_probability(ensemble, prop):  # what all x' share cancels
         trees = only_testing(trees, {at for at, axis in enumerate(axes) if axis.sensitive})
     error = ensemble.rounding_error() / ensemble.factor
     values, base, bits, rest = _integer_values(ensemble, trees.leaf_nodes, error, level_unit(ensemble, prop))

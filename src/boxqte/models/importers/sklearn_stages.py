@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from boxqte.models.ensemble import TreeEnsemble
 from boxqte.models.importers import ImportedModel
 from boxqte.models.importers.rounds import Trees, refuse_rounds, rounds_used
+from boxqte.models.importers.sklearn_estimator import responses
 
 Native = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.int64]]
 
@@ -28,7 +29,16 @@ class Staged:
             self.feature_names_in_ = model.feature_names_in_
 
     def predict(self, frame: Any) -> Any:
-        return next(islice(self.model.staged_predict(frame), self.stages - 1, None))
+        return self._then(self.model.staged_predict(frame))
+
+    def predict_proba(self, frame: Any) -> Any:
+        return self._then(self.model.staged_predict_proba(frame))
+
+    def decision_function(self, frame: Any) -> Any:
+        return self._then(self.model.staged_decision_function(frame)).reshape(-1)
+
+    def _then(self, stages: Iterator[Any]) -> Any:
+        return next(islice(stages, self.stages - 1, None))
 
 
 def cut_stages(
@@ -46,9 +56,10 @@ def cut_stages(
     stages = rounds_used(trees, ends, None, len(ends) - 1, f"{name}: ")
     if stages == len(ends) - 1:
         return imported
-    replay = native(Staged(model, stages), ensemble.classes, dict(ensemble.categories))
-    cut = first_trees(ensemble, ends[stages])
-    return replace(imported, ensemble=cut, native=replay, trees_in_file=ensemble.n_trees)
+    staged, categories = Staged(model, stages), dict(ensemble.categories)
+    asked = responses(staged, categories) if ensemble.is_binary else {"probability": None, "margin": None}
+    cut, replay = first_trees(ensemble, ends[stages]), native(staged, ensemble.classes, categories)
+    return replace(imported, ensemble=cut, native=replay, trees_in_file=ensemble.n_trees, **asked)
 
 
 def first_trees(ensemble: TreeEnsemble, n: int) -> TreeEnsemble:
