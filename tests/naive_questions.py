@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import product
 
@@ -95,18 +96,18 @@ def is_witness(oracle: Oracle, x: Point, other: Point) -> bool:
             return False
     F, G = oracle.margin(x), oracle.margin(other)
     if isinstance(prop, ScoreFairness):
-        assert prop.scale != "probability"
+        if prop.scale == "probability" and oracle.ensemble.link == "sigmoid":
+            return probabilities_differ(F, G, prop.at_most)
         return abs(F - G) > prop.at_most
     if isinstance(prop, Monotonicity):
         one, two = x[prop.sensitive[0]], other[prop.sensitive[0]]
         if one is None or two is None:
             return False
         more = two > one if prop.direction == "increasing" else two < one  # x' is to have at least as much as x
-        below, above = (F, G) if more else (G, F)
+        below, above = (x, other) if more else (other, x)
         if prop.on == "score":
-            return below > above
-        classes = [oracle.class_of(point) for point in ((x, other) if more else (other, x))]
-        return None not in classes and classes[0] > classes[1]
+            return oracle.margin(below) > oracle.margin(above)
+        return oracle.class_of(below) == 1 and oracle.class_of(above) == 0
     own, rival = oracle.class_of(x), oracle.class_of(other)
     partner = replace_kappa(prop)
     sure = naive_confident(oracle.ensemble, partner, G, naive_threshold(oracle.ensemble, other))
@@ -116,3 +117,12 @@ def is_witness(oracle: Oracle, x: Point, other: Point) -> bool:
 def replace_kappa(prop: Property) -> Property:
     """A property whose kappa is what x' must exceed."""
     return Fairness(prop.sensitive, 0, prop.partner_kappa, tie=prop.tie)
+
+
+def probabilities_differ(F: Fraction, G: Fraction, by_more_than: Fraction) -> bool:
+    """|p(F) - p(G)| > a change, with 80 digits, which must settle it."""
+    with localcontext(prec=80):
+        p, q, change = (Decimal(v.numerator) / Decimal(v.denominator) for v in (F, G, by_more_than))
+        apart = abs(1 / (1 + (-p).exp()) - 1 / (1 + (-q).exp())) - change
+        assert F == G or not change or abs(apart) > Decimal(10) ** -60
+        return apart > 0

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from boxqte.answers.rates import GroupRates, group_rates
     from boxqte.answers.rows import Rows, check
     from boxqte.answers.samples import Sample
+    from boxqte.answers.score_changes import ScoreChanges, score_changes
     from boxqte.answers.verify import Verification, verify
     from boxqte.api.audit import Audit, audit
     from boxqte.api.gate import Policy
@@ -63,6 +64,7 @@ _WHERE = {
     "Robustness": "questions.properties",
     "Rows": "answers.rows",
     "Sample": "answers.samples",
+    "ScoreChanges": "answers.score_changes",
     "ScoreFairness": "questions.properties",
     "Space": "space.space",
     "SpaceError": "errors",
@@ -78,6 +80,7 @@ _WHERE = {
     "load_model": "models.importers",
     "population": "space.populations",
     "quantify": "api.quantify",
+    "score_changes": "answers.score_changes",
     "verify": "answers.verify",
 }
 
@@ -101,6 +104,7 @@ __all__ = [
     "Robustness",
     "Rows",
     "Sample",
+    "ScoreChanges",
     "ScoreFairness",
     "Space",
     "SpaceError",
@@ -117,6 +121,7 @@ __all__ = [
     "load_model",
     "population",
     "quantify",
+    "score_changes",
     "verify",
 ]
 

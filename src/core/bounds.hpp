@@ -25,13 +25,14 @@ class Decision {
 
   /// Whether bounds settle the whole node.
   bool decide(const Node& node, const ResidualTrees& trees);
-  /// The same from bounds on the classes' margins.
-  bool decide(std::span<const Interval> margins);
+  /// The same from bounds on what each class, and on what all of them add to the margin.
+  bool decide(std::span<const Interval> margins, Interval common);
   /// Add the masses of a node that was just decided.
   void count(const Node& node, Masses& masses) const;
 
  private:
-  bool decide_related(std::span<const Interval> margins);
+  bool decide_related(std::span<const Interval> margins, Interval common);
+  bool decide_scores(int c, Interval own, Interval common);
 
   const Partners& partners_;
   const Thresholds& thresholds_;

@@ -115,13 +115,9 @@ double Chooser::child_cost(const Node& node, int cut, int side) {
     common.add(trees_[tree]);
     parts.add_common(tree);
   }
-  for (int c = 0; c < n; ++c) {
-    margins[c].low += common.low;
-    margins[c].high += common.high;
-  }
   for (int c = 1; c < n && !differs; ++c) differs = node.offset[c] != node.offset[0];
-  if (((problem_.thresholds.simple || problem_.partners.scores()) && !differs) ||
-      decision_.decide({margins, static_cast<std::size_t>(n)}))
+  if ((problem_.thresholds.all_confident && !differs) ||
+      decision_.decide({margins, static_cast<std::size_t>(n)}, common))
     return 0.0;
   return parts.cost(node.domain.data());
 }

@@ -7,9 +7,11 @@ namespace boxqte {
 double countable_cells(const Problem& problem, double finish_limit) {
   constexpr double grid_bytes = 1 << 28,
                    most_cells = 1 << 22;  // with more, one step of many would take too long to be halted
-  return std::min(
-      std::min(finish_limit, most_cells),
-      std::max(grid_bytes / ((problem.partners.asked() ? 40.0 : 8.0) * std::max(problem.combinations.size(), 1)), 16.0));
+  return std::min(std::min(finish_limit, most_cells), std::max(grid_bytes / ((problem.partners.scores.asked() ? 200.0
+                                                                              : problem.partners.asked()      ? 40.0
+                                                                                                              : 8.0) *
+                                                                             std::max(problem.combinations.size(), 1)),
+                                                               16.0));
 }
 
 double cells_on(const Problem& problem, const Word* active, int axis, const Word* domain) {

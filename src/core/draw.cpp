@@ -189,13 +189,12 @@ std::int64_t Drawer::most_seen(int cell, int c) const {
 
 bool Drawer::unsure(std::int64_t a, int cell, int c) const {
   const Thresholds& t = problem_.thresholds;
-  if (t.fuzz == 0) return false;
-  if (problem_.partners.scores()) {
-    const std::int64_t own = margins_[c][cell], gap = problem_.partners.gap, slack = 2 * t.fuzz + 1;
-    if (std::abs(own - least_seen(cell, c) - gap) <= slack || std::abs(most_seen(cell, c) - own - gap) <= slack)
-      return true;
-    if (t.simple) return false;
+  if (problem_.partners.scores.asked()) {
+    for (const bool above : {false, true})
+      if (far_ranks(a, cell, c, above, true).size() != far_ranks(a, cell, c, above, false).size()) return true;
+    if (t.all_confident) return false;
   }
+  if (t.fuzz == 0) return false;
   if (by_signs()) return close_to_some(t.neg - a - least_[cell]) || close_to_some(t.neg - a - most_[cell]);
   const std::int64_t v = margins_[c][cell] + a;
   return close_to_some(t.neg - v) || close_to_some(t.pos - 1 - v) || close_to_some(t.conf_pos - 1 - v) ||
@@ -207,15 +206,39 @@ Drawer::Interval Drawer::signs(std::int64_t a, int cell) const {
   return {rank(limit - most_[cell]), rank(limit - least_[cell])};
 }
 
-std::array<Drawer::Interval, 2> Drawer::intervals(std::int64_t a, int cell, int c) const {
+Drawer::Interval Drawer::far_ranks(std::int64_t a, int cell, int c, bool above, bool surely) const {
+  const std::int64_t own = margins_[c][cell];
+  const std::int64_t d = above ? most_seen(cell, c) - own : own - least_seen(cell, c);
+  const MarginRange range = problem_.partners.scores.too_far(d, above, problem_.thresholds.fuzz, surely);
+  return range.empty() ? Interval{} : Interval{rank(range.first - 1 - own - a), rank(range.last - own - a)};
+}
+
+Drawer::Intervals Drawer::score_intervals(std::int64_t a, int cell, int c) const {
+  // Where x is confident, and too far from the smallest of its partners, or else from the largest.
+  const Thresholds& t = problem_.thresholds;
+  const std::int64_t v = margins_[c][cell] + a;
+  const int all = static_cast<int>(b_key_.size());
+  const Interval below = far_ranks(a, cell, c, false, true), above = far_ranks(a, cell, c, true, true);
+  Intervals found;
+  int n = 0;
+  const int low = t.all_confident ? 0 : rank(t.conf_neg - v), high = t.all_confident ? 0 : rank(t.conf_pos - 1 - v);
+  for (const Interval side : {Interval{0, low}, Interval{high, all}}) {
+    const auto inside = [&](Interval part) {
+      return Interval{std::max(part.first, side.first), std::min(part.last, side.last)};
+    };
+    const Interval one = inside(below), two = inside(above);
+    found[n++] = one;
+    found[n++] = one.empty() ? two : Interval{two.first, std::min(two.last, one.first)};
+    found[n++] = one.empty() ? Interval{} : Interval{std::max(two.first, one.last), two.last};
+  }
+  return found;
+}
+
+Drawer::Intervals Drawer::intervals(std::int64_t a, int cell, int c) const {
   // Where the class is confident with class 1 and sees class 0, and the other way round.
+  if (problem_.partners.scores.asked()) return score_intervals(a, cell, c);
   const Thresholds& t = problem_.thresholds;
   const std::int64_t v = margins_[c][cell] + a, least = least_seen(cell, c), most = most_seen(cell, c);
-  if (problem_.partners.scores()) {  // what A and B add has no say, but for the confidence of x
-    const std::int64_t gap = problem_.partners.gap, own = margins_[c][cell];
-    if (own - least < gap && most - own < gap) return {};
-    return {Interval{rank(t.conf_pos - 1 - v), static_cast<int>(b_key_.size())}, Interval{0, rank(t.conf_neg - v)}};
-  }
   return {Interval{rank(t.conf_pos - 1 - v), rank(t.neg - a - least)},
           Interval{rank(t.pos - 1 - a - most), rank(t.conf_neg - v)}};
 }
@@ -335,10 +358,15 @@ int Drawer::pick_partner(int cell, std::int64_t add, int own) {
     low = {p.low_first[place], p.low_last[place]};
     high = {p.high_first[place], p.high_last[place]};
   }
-  if (p.scores()) {
-    const std::int64_t away = p.gap + (t.fuzz > 0 ? 2 * t.fuzz + 1 : 0);
-    const int found = pick_combination(cell, add, -far, margin - away, -1, low);
-    return found >= 0 ? found : pick_combination(cell, add, margin + away, far, -1, high);
+  if (p.scores.asked()) {
+    for (const bool above : {false, true}) {  // the farthest will do
+      const int c = member_[own];
+      const std::int64_t end = above ? most_seen(cell, c) + add : least_seen(cell, c) + add;
+      const std::int64_t d = above ? end - margin : margin - end;
+      if (p.scores.too_far(d, above, t.fuzz, true).holds(margin, margin))
+        return pick_combination(cell, add, end, end, -1, above ? high : low);
+    }
+    return -1;
   }
   if (margin <= t.conf_neg - t.fuzz) return pick_combination(cell, add, t.pos + t.fuzz, far, -1, high);
   if (margin >= t.conf_pos + t.fuzz) return pick_combination(cell, add, -far, t.neg - t.fuzz, -1, low);

@@ -42,8 +42,10 @@ class Drawer {
   /// Ranks of B: behind `first`, up to `last`. Or places of partners, both ends included.
   struct Interval {
     int first = 0, last = 0;
+    int size() const { return empty() ? 0 : last - first; }
     bool empty() const { return last <= first; }
   };
+  using Intervals = std::array<Interval, 6>;  ///< without a common entry; some may be empty
 
   bool prepare(const Word* box);
   void list_cells(int axis, bool grouped);
@@ -59,7 +61,9 @@ class Drawer {
   std::int64_t most_seen(int cell, int c) const;
   bool unsure(std::int64_t a, int cell, int c) const;
   Interval signs(std::int64_t a, int cell) const;
-  std::array<Interval, 2> intervals(std::int64_t a, int cell, int c) const;
+  Interval far_ranks(std::int64_t a, int cell, int c, bool above, bool surely) const;
+  Intervals score_intervals(std::int64_t a, int cell, int c) const;
+  Intervals intervals(std::int64_t a, int cell, int c) const;
   double weigh();
   void draw_one(double total, std::int32_t* cells, std::int32_t* combination);
   int pick_combination(int cell, std::int64_t add, std::int64_t least, std::int64_t most, int only,

@@ -88,8 +88,7 @@ void ExchangeWorker::explore(Call& call, int& top) {
   ExchangeReply& reply = call.reply;
   Nodes& nodes = trees_->nodes;
   const std::int64_t entered = reply.nodes;
-  if (problem_.partners.order != 0 && problem_.thresholds.fuzz == 0 &&
-      (problem_.thresholds.simple || problem_.partners.scores()) &&
+  if (problem_.partners.order != 0 && problem_.thresholds.fuzz == 0 && problem_.thresholds.all_confident &&
       trees_->order.holds(frames_[0], problem_.partners, halt_)) {  // Theorem 13
     Masses settled;
     settled.add(Kind::fair, frames_[0].mass());

@@ -215,6 +215,15 @@ void Finisher::open_cells(const Node& node, const Parts& parts, const Values& a,
   n_cells_ = kept;
 }
 
+void Finisher::row_sums(const Node& node) {
+  const std::size_t row_cells = rows_.cells;
+  row_sum_.resize(row_cells * node.n_classes);
+  each_class(node, [&](int c, std::int64_t constant, int first, const std::int64_t* sum, int n) {
+    std::int64_t* out = row_sum_.data() + c * row_cells + first;
+    for (int i = 0; i < n; ++i) out[i] = sum[i] + constant;
+  });
+}
+
 void Finisher::vector_margins(const Node& node, const Parts& parts) {
   lay_out_vector(node, parts);
   grid_.masses(layout_, 0, layout_.n, cell_mass_);
@@ -222,11 +231,7 @@ void Finisher::vector_margins(const Node& node, const Parts& parts) {
   grid_.sums(layout_, trees_of_part(node, parts.axes(0)), values_);
   if (margins_.size() < static_cast<std::size_t>(node.n_classes)) margins_.resize(node.n_classes);
   const std::size_t row_cells = rows_.cells;
-  row_sum_.resize(row_cells * node.n_classes);
-  each_class(node, [&](int c, std::int64_t constant, int first, const std::int64_t* sum, int n) {
-    std::int64_t* out = row_sum_.data() + c * row_cells + first;
-    for (int i = 0; i < n; ++i) out[i] = sum[i] + constant;
-  });
+  row_sums(node);
   for (int c = 0; c < node.n_classes; ++c) {
     margins_[c].assign(values_.begin(), values_.begin() + n_cells_);
     grid_.spread(rows_, row_sum_.data() + c * row_cells, layout_, margins_[c].data());
@@ -443,35 +448,6 @@ Finisher::Count Finisher::count_related(const Node& node, const Values& a, const
   return count;
 }
 
-Finisher::Count Finisher::count_scores(const Node& node, const Values& a, const Values& b) {
-  // Two margins that are at least `gap` apart (Theorem 12): what all classes add has no say, only its mass counts.
-  const Thresholds& t = problem_.thresholds;
-  const std::int64_t gap = problem_.partners.gap;
-  Count count;
-  Sum all;
-  for (int i = 0; i < a.size(); ++i)
-    for (int j = 0; j < b.size(); ++j) all.add(a.mass(i) * b.mass(j));
-  double unfair = 0.0;
-  for (int cell = 0; cell < n_cells_; ++cell) {
-    double share = 0.0, near = 0.0;
-    for (int c = 0; c < node.n_classes; ++c) {
-      const std::size_t at = static_cast<std::size_t>(c) * n_cells_ + cell;
-      const std::int64_t down = margins_[c][cell] - partner_low_[at], up = partner_high_[at] - margins_[c][cell];
-      if (down >= gap || up >= gap) share += node.class_mass[c];
-      const std::int64_t closest = std::min(std::abs(down - gap), std::abs(up - gap));
-      if (closest <= 2 * t.band) near += node.class_mass[c];
-      count.fuzzy |= t.fuzz > 0 && closest <= 2 * t.fuzz;
-    }
-    unfair += cell_mass_[cell] * share;
-    count.near += cell_mass_[cell] * near * all.value();
-    if (cell % block == block - 1 || cell == n_cells_ - 1) {
-      count.unfair.add(unfair * all.value());
-      unfair = 0.0;
-    }
-  }
-  return count;
-}
-
 double Finisher::outside(const Node& node, const Parts& parts) const {
   double product = 1.0;
   for (int axis = 0; axis < problem_.axes.size(); ++axis)
@@ -486,12 +462,14 @@ bool Finisher::finish(const Node& node, const Parts& parts, Masses& masses, cons
   Values& a = list(node, parts, Side::a);
   Count count;
   const Partners& partners = problem_.partners;
-  if (partners.asked()) {
+  if (partners.scores.asked()) {
+    count = count_scores(node, parts, a, b);
+  } else if (partners.asked()) {
     vector_margins(node, parts);
     partners.extremes(
         n_cells_, [&](int c, bool) { return margins_[c].data(); }, partner_low_, partner_high_, partner_work_);
-    if (!partners.scores()) b.index(work_, cache_.arena());
-    count = partners.scores() ? count_scores(node, a, b) : count_related(node, a, b);
+    b.index(work_, cache_.arena());
+    count = count_related(node, a, b);
   } else if (problem_.thresholds.simple) {
     const Thresholds& t = problem_.thresholds;
     lay_out_vector(node, parts);

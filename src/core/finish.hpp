@@ -5,7 +5,9 @@
 // B's distribution function (docs/engine.md, Theorem 4).
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -41,6 +43,16 @@ class Finisher {
     bool fuzzy = false;
   };
 
+  /// What all classes may add so that a margin is too far from another one: surely, or maybe; narrow and wide: the same with
+  /// the library's rounding.
+  struct Reach {
+    MarginRange sure, maybe, narrow, wide;
+  };
+  struct Reaches {
+    std::int64_t d = 0;            ///< between the two margins
+    std::array<Reach, 2> of = {};  ///< from one below, and from one above
+  };
+
   Values& list(const Node& node, const Parts& parts, Side side);
   Values& part_list(const Node& node, const Parts& parts, int k);
   void begin_key(const Node& node, const Parts& parts, Side side, int only);
@@ -50,6 +62,7 @@ class Finisher {
   void row_extremes(const Node& node);
   void open_cells(const Node& node, const Parts& parts, const Values& a, const Values& b, std::int64_t reach,
                   bool every);
+  void row_sums(const Node& node);
   void vector_margins(const Node& node, const Parts& parts);
   template <class Visit>
   void each_class(const Node& node, Visit visit);
@@ -59,7 +72,11 @@ class Finisher {
   Count compare_entries(const Values& a, const Values& b);
   Count count_confident(const Node& node, const Values& a, const Values& b);
   Count count_related(const Node& node, const Values& a, const Values& b);
-  Count count_scores(const Node& node, const Values& a, const Values& b);
+  Count count_scores(const Node& node, const Parts& parts, Values& a, Values& b);
+  const Reaches& reaches_of(std::int64_t d);
+  void row_reaches(const Node& node);
+  Count count_apart(const Node& node, const Values& a, const Values& b) const;
+  Count count_ranges(const Node& node, const Values& a, const Values& b);
   double outside(const Node& node, const Parts& parts) const;
 
   const Problem& problem_;
@@ -85,6 +102,10 @@ class Finisher {
   std::vector<std::int64_t> row_least_, row_most_;  ///< the same of the rows alone, over their own axes
   std::vector<std::vector<std::int64_t>> margins_;  ///< class x cell, where every class counts on its own
   std::vector<std::int64_t> partner_low_, partner_high_, partner_work_;  ///< class x cell: extremes of its partners
+  std::vector<std::array<Reach, 2>> reaches_;  ///< class x cell of the rows: from its smallest, and its largest partner
+  std::vector<Reaches> known_;
+  std::vector<MarginRange> hulls_;    ///< cell of the rows: around all of them
+  std::vector<std::int64_t> row_of_;  ///< cell -> cell of the rows
   std::vector<std::int64_t> values_;
 };
 

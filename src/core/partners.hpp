@@ -9,6 +9,8 @@
 #include <limits>
 #include <vector>
 
+#include "scores.hpp"
+
 namespace boxqte {
 
 struct Partners {
@@ -20,10 +22,9 @@ struct Partners {
   std::vector<std::int32_t> high_first, high_last;  ///< place -> those among whom class 1 counts
   int order = 0;           ///< 1: margins should only grow with the place, -1: only fall; 0: something else is asked
   int ordered_places = 0;  ///< the first so many places have an order; behind them is the missing value
-  std::int64_t gap = 0;    ///< above 0: not classes are asked about, but whether two margins are so far apart
+  Scores scores;           ///< if asked: not classes are compared, but scores
 
   bool asked() const { return !place.empty(); }
-  bool scores() const { return gap > 0; }
   int places() const { return static_cast<int>(low_first.size()); }
 
   /// low[c x n + i], high[c x n + i] for every combination c: the smallest and the largest of its partners' margins

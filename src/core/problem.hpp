@@ -75,10 +75,11 @@ struct Trees {
 struct Thresholds {
   std::int64_t pos = 0, neg = 0, conf_pos = 0, conf_neg = 0;
   std::uint64_t pos_residue = 0, neg_residue = 0, conf_pos_residue = 0, conf_neg_residue = 0;  ///< exact, modulo 2**64
-  bool simple = true;     ///< kappa <= 1/2 and every input has a class: signs are all that matters
-  std::int64_t band = 0;  ///< the library's rounding error
-  std::int64_t fuzz = 0;  ///< our own, where values were rounded to fit 64 bits; 0 almost always
-  int counted = 0;        ///< 1: only x of class 1 count as unfair, -1: only x of class 0; x is in combination 0 then
+  bool simple = true;         ///< kappa <= 1/2 and every input has a class: signs are all that matters, of x and of x'
+  bool all_confident = true;  ///< the same of x alone
+  std::int64_t band = 0;      ///< the library's rounding error
+  std::int64_t fuzz = 0;      ///< our own, where values were rounded to fit 64 bits; 0 almost always
+  int counted = 0;  ///< 1: only x of class 1 count as unfair, -1: only x of class 0; x is in combination 0 then
 };
 
 /// A combination of sensitive cells: one cell for every sensitive axis.

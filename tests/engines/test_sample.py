@@ -136,7 +136,7 @@ def test_auto_draws_from_what_is_open_for_questions_with_partners() -> None:
             assert found is not None
             assert found.lower <= truth[0] <= found.upper, prop
             drawn += 1
-    assert drawn > 8
+    assert drawn > 5
 
 
 @pytest.mark.slow

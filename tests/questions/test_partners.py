@@ -27,7 +27,8 @@ def asked(problem: Problem, seed: int) -> list[Property]:
     some = rng.sample(names, rng.randint(1, min(2, len(names))))
     kappa = problem.property.kappa
     questions: list[Property] = [
-        ScoreFairness(some, rng.choice([0, Fraction(1, 4), 1]), "margin"),
+        ScoreFairness(some, rng.choice([0, Fraction(1, 4), 1]), "margin", kappa),
+        ScoreFairness(some, rng.choice([0, Fraction(1, 100), Fraction(1, 10), Fraction(1, 2)]), "probability", kappa),
         Fairness(some, 0, kappa, partner_kappa=rng.choice(KAPPAS), tie=problem.property.tie),
     ]
     if numeric:
@@ -49,7 +50,11 @@ def check(problem: Problem, seed: int) -> None:
         exact = make_engine("exhaustive").run(grid, limits, Watch(limits)).decided
         assert (1 - exact.low, exact.unfair) == (wanted.confident, wanted.counterexample), prop
         for options in ({}, {"finish_limit": 8}, {"finish_limit": 8, "call_nodes": 1, "batch": 1}):
-            outcome = make_engine("box", options).run(grid, limits, Watch(limits))
+            watch = Watch(limits)
+            outcome = make_engine("box", options).run(grid, limits, watch)
+            if wanted.measure is not None:
+                for _, lower, upper in watch.trace:  # at any time
+                    assert lower <= wanted.measure <= upper, prop
             assert outcome.status is Status.CONVERGED
             found = outcome.decided
             for name in ("fair", "unfair", "low"):
@@ -58,7 +63,7 @@ def check(problem: Problem, seed: int) -> None:
                 assert getattr(found, name) >= true - Fraction(1, 10**9), (prop, name)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(problems(eps=False, max_pieces=200), st.integers(0, 10**6))
 def test_engines_equal_the_oracle(problem: Problem, seed: int) -> None:
     check(problem, seed)

@@ -52,6 +52,7 @@ class Problem:
         thresholds: NDArray[numpy.int64],
         threshold_residues: NDArray[numpy.uint64],
         simple: bool,
+        all_confident: bool,
         band: int,
         fuzz: int,
         counted: int,
@@ -65,6 +66,7 @@ class Problem:
         partner_order: int,
         ordered_places: int,
         score_gap: int,
+        probability_scale: NDArray[numpy.float64],
     ) -> None: ...
 
 class ExchangeWorker:

@@ -32,7 +32,6 @@ from boxqte.cli.wording import in_flags
 
 if TYPE_CHECKING:
     from boxqte.api.audit import Audit
-    from boxqte.engines.protocol import Progress
 
 INTERRUPTED = 130
 NEWER = ("partner_kappa", "max_change", "monotone", "on", "score_at_most", "scale")
@@ -102,11 +101,12 @@ def run(arguments: argparse.Namespace) -> int:
         check_output(getattr(arguments, option), f"--{option.replace('_', '-')}")
     sensitive = _check(arguments)
     from boxqte.api.audit import audit
+    from boxqte.report.progress import show_questions
 
     epsilon = arguments.epsilon_rate if arguments.epsilon is None else read_tolerances(arguments.epsilon)
     further = question_of(arguments, NEWER)
     kinds = {kind: read_names(getattr(arguments, kind), f"--{kind}") for kind in ("categorical", "integer", "real")}
-    with _progress(arguments) as progress:
+    with show_questions(quiet=arguments.quiet, color=wants_colors(arguments, sys.stderr)) as progress:
         found = audit(
             given_model(arguments),
             arguments.data,
@@ -192,24 +192,6 @@ def audit_text(found: Audit) -> str:
     if found.gate is not None:
         parts += ["", *(f"{check.requirement.name}: {check_text(check)}" for check in found.gate.checks)]
     return "\n".join(parts)
-
-
-@contextlib.contextmanager
-def _progress(arguments: argparse.Namespace) -> Iterator[Any]:
-    """One display a question."""
-    from boxqte.report.progress import show_progress
-
-    with contextlib.ExitStack() as stack:
-        current: list[Any] = [None, None]
-
-        def show(name: str, limit: float | None, progress: Progress) -> None:
-            if current[0] != (name, limit):  # a question may be asked again, with the time that the others have left
-                stack.close()
-                panel = show_progress(name, time_limit=limit, color=wants_colors(arguments, sys.stderr))
-                current[:] = (name, limit), stack.enter_context(panel)
-            current[1](progress)
-
-        yield None if arguments.quiet else show
 
 
 @contextlib.contextmanager

@@ -28,6 +28,7 @@ from boxqte.cli import (
     regions,
     rows,
     sample,
+    scores,
     smtlib,
     space,
     verify,
@@ -150,6 +151,7 @@ def make_parser() -> argparse.ArgumentParser:
     audit.add_parser(commands)
     quantify.add_parser(commands)
     rates.add_parser(commands)
+    scores.add_parser(commands)
     smtlib.add_parser(commands)
     empirical.add_parser(commands)
     space.add_parser(commands)

@@ -123,10 +123,8 @@ def verdicts(grid: Grid, F: npt.NDArray[Any]) -> tuple[BoolArray, BoolArray]:
     own = F[np.ix_(*(a.base for a in grid.axes))]
     t = grid.thresholds
     sure_pos, sure_neg = (own >= t.conf_pos).astype(bool), (own <= t.conf_neg).astype(bool)
-    if grid.partners is not None and grid.partners.gap:
-        lowest, highest = _partner_extremes(grid, grid.partners, F)
-        apart = (own - lowest >= grid.partners.gap) | (highest - own >= grid.partners.gap)
-        return sure_pos | sure_neg, (sure_pos | sure_neg) & apart.astype(bool)
+    if grid.partners is not None and grid.partners.scores:
+        return sure_pos | sure_neg, (sure_pos | sure_neg) & _apart(grid, grid.partners, F, own)
     sees_neg = _reaches(grid, (t.neg >= F).astype(bool), "low")
     sees_pos = _reaches(grid, (t.pos <= F).astype(bool), "high")
     return sure_pos | sure_neg, _counterexamples(grid, sure_pos & sees_neg, sure_neg & sees_pos)
@@ -151,6 +149,16 @@ def class_verdicts(grid: ClassGrid, watch: Watch | None = None) -> tuple[BoolArr
     for k in range(grid.n_classes):
         unfair |= (own == k) & sure & _reaches(grid, top != k, "low")
     return sure, unfair
+
+
+def _apart(grid: Grid, partners: Partners, F: npt.NDArray[Any], own: npt.NDArray[Any], off: int = 0) -> BoolArray:
+    """Where some partner's score is too far from x's; as if every margin were off by `off`, away from the others'."""
+    lowest, highest = _partner_extremes(grid, partners, F)
+    margins, at = np.unique(own, return_inverse=True)
+    targets = [(grid.targets(int(m) + off), grid.targets(int(m) - off)) for m in margins.tolist()]
+    below = np.array([-FAR if low is None else low + off for (low, _), _ in targets], object)[at.reshape(own.shape)]
+    above = np.array([FAR if high is None else high - off for _, (_, high) in targets], object)[at.reshape(own.shape)]
+    return np.asarray((lowest <= below) | (highest >= above), bool)
 
 
 def _partner_extremes(grid: Grid, partners: Partners, F: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
@@ -214,10 +222,10 @@ def _ambiguous(grid: Grid, F: npt.NDArray[Any]) -> BoolArray:
     """Refined cells whose verdict changes if every margin may be off by the library's rounding error."""
     own = F[np.ix_(*(a.base for a in grid.axes))]
     t, r = grid.thresholds, grid.rounding
-    if grid.partners is not None and grid.partners.gap:
-        lowest, highest = _partner_extremes(grid, grid.partners, F)
-        near = [abs(apart - grid.partners.gap) <= 2 * r for apart in (own - lowest, highest - own)]
-        return np.asarray(near[0] | near[1], bool)
+    if grid.partners is not None and grid.partners.scores:
+        could, surely = (_apart(grid, grid.partners, F, own, off) for off in (r, -r))
+        near_kappa = [abs(own - level) <= r for level in (t.conf_pos, t.conf_neg) if grid.low_possible]
+        return np.asarray(sum(near_kappa, could & ~surely), bool)
     verdict = []
     for sign in (1, -1):
         sees_neg = _reaches(grid, (t.neg + sign * r >= F).astype(bool), "low")

@@ -15,7 +15,6 @@ WORDS: dict[Capability, tuple[type[BoxQTEError], str]] = {
     Capability.PARTNERS: (EngineError, "lets x' be any input that differs in a sensitive attribute"),
 }
 
-SCORES_OF_SOME = ("exhaustive", "sample")  # engines that answer scores of confident inputs alone
 
 INSTEAD = {
     "verify": "`quantify` with engine auto, box, exhaustive or sample takes this model",
@@ -53,16 +52,8 @@ def refuse(name: str, grid: AnyGrid, companions: Companions) -> None:
             raise error(f"engine '{name}' {words}{found}; {capability.value}: engines {others}")
     if many and (companions.keeper is not None or companions.recorder is not None):
         raise ModelError("checkpoints and certificates are for models with two classes; leave them out for this model")
-    if isinstance(grid, Grid) and grid.partners is not None:
-        if companions.recorder is not None:
-            raise CertificateError(
-                f"certificate: there are none for {grid.property.kind} or bounded changes; leave it out"
-            )
-        if grid.partners.gap and not grid.thresholds.all_confident and name not in SCORES_OF_SOME:
-            raise EngineError(
-                f"engine '{name}' answers scores for all inputs; leave kappa out, or use engine "
-                f"{' or '.join(SCORES_OF_SOME)}"
-            )
+    if isinstance(grid, Grid) and grid.partners is not None and companions.recorder is not None:
+        raise CertificateError(f"certificate: there are none for {grid.property.kind} or bounded changes; leave it out")
     moved = [n for n, value in grid.property.tolerances(grid.space).items() if value]
     if companions.recorder is not None and moved:
         raise CertificateError(

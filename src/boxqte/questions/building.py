@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from boxqte.basics.checks import did_you_mean
 from boxqte.errors import ModelError, PropertyError, SpaceError
+from boxqte.exact import plain
 from boxqte.models.categories import HashedCategories
 from boxqte.models.ensemble import Test, TreeEnsemble
 from boxqte.questions.axes import Axis, Question, bounded_axis, cast_mass, finite_axis, numeric_axis
@@ -23,6 +24,7 @@ from boxqte.questions.class_grid import class_grid
 from boxqte.questions.decisions import attribute_groups, level_unit, thresholds, with_groups
 from boxqte.questions.grid import AnyGrid, Cut, Grid, Partners, Trees, binary
 from boxqte.questions.properties import Monotonicity, Property, ScoreFairness, check_property
+from boxqte.questions.scores import ProbabilityScale
 from boxqte.space.attributes import Attribute
 from boxqte.space.space import Space
 
@@ -76,7 +78,7 @@ def build_any_grid(ensemble: TreeEnsemble, space: Space, prop: Property) -> AnyG
     trees = prune(ensemble, test_of_node, axis_of_test.tolist(), masks, [axis.n_cells for axis in axes])
     if not ensemble.is_binary:
         return class_grid(ensemble, space, prop, axes, trees, input_rounding)
-    if prop.asks_scores and prop.kappa <= HALF:  # what all x' share cancels
+    if prop.asks_scores and prop.kappa <= HALF and not _by_probability(ensemble, prop):  # what all x' share cancels
         trees = only_testing(trees, {at for at, axis in enumerate(axes) if axis.sensitive})
     error = ensemble.rounding_error() / ensemble.factor
     values, base, bits, rest = _integer_values(ensemble, trees.leaf_nodes, error, level_unit(ensemble, prop))
@@ -95,7 +97,7 @@ def build_any_grid(ensemble: TreeEnsemble, space: Space, prop: Property) -> AnyG
         base=base,
         scale_bits=bits,
         thresholds=thresholds(ensemble, prop, bits, rest),
-        partners=_partners(prop, axes, windows, ensemble, bits),
+        partners=_partners(prop, axes, windows, ensemble, bits, rest),
         rounding=math.ceil(error * 2**bits),
         input_rounding=min(input_rounding, Fraction(1)),
     )
@@ -106,14 +108,23 @@ def _check_scale(ensemble: TreeEnsemble, prop: Property) -> None:
     """Refuse a question about scores that the model does not have."""
     if not ensemble.is_binary:
         raise ModelError(f"scores: for models with one margin, this one has {ensemble.n_outputs}")
+    if prop.kappa > HALF and ensemble.decision is not None and ensemble.decision.attribute is not None:
+        raise PropertyError(
+            f"kappa: {plain(prop.kappa)} is measured from a threshold, and each group has its own; leave kappa out, or ask with "
+            "one threshold"
+        )
     if not isinstance(prop, ScoreFairness):
         return
     if prop.scale == "value" and (ensemble.predicts_classes or ensemble.link != "identity"):
         raise PropertyError("scale: 'value' is for models that predict a sum of trees; use scale='margin'")
-    if prop.scale == "probability" and ensemble.link != "mean":
-        raise PropertyError(
-            "scale: 'probability' is answered for means of trees; use scale='margin', which the link turns into a probability"
-        )
+    if prop.scale == "probability" and ensemble.link not in ("sigmoid", "mean"):
+        raise PropertyError("scale: the model predicts a value, no probability; use scale='value' or scale='margin'")
+
+
+def _by_probability(ensemble: TreeEnsemble, prop: Property) -> bool:
+    """Whether scores are compared behind a link that is no straight line; any change at all is one of the margin."""
+    asks = isinstance(prop, ScoreFairness) and prop.scale == "probability" and prop.at_most > 0
+    return asks and ensemble.link != "mean"
 
 
 def match_columns(ensemble: TreeEnsemble, space: Space) -> list[tuple[int, int]]:
@@ -336,9 +347,13 @@ def _partners(
     windows: Mapping[int, list[tuple[int, int]]],
     ensemble: TreeEnsemble,
     bits: int,
+    rest: Fraction,
 ) -> Partners | None:
     """Who may be whose partner; None: everybody whose other sensitive values differ."""
     if isinstance(prop, ScoreFairness):
+        if _by_probability(ensemble, prop):
+            scale = ProbabilityScale(prop.at_most, 2**bits / ensemble.factor, rest)
+            return Partners(-1, ((0, 0),), ((0, 0),), scale=scale)
         gap = math.floor(prop.at_most / ensemble.factor * 2**bits) + 1
         return Partners(-1, ((0, 0),), ((0, 0),), gap=gap)
     if isinstance(prop, Monotonicity):

@@ -14,6 +14,7 @@ from boxqte.errors import ModelError
 from boxqte.models.ensemble import TreeEnsemble
 from boxqte.questions.axes import Axis, Int32Array
 from boxqte.questions.properties import Property
+from boxqte.questions.scores import ProbabilityScale
 from boxqte.space.space import Space
 
 
@@ -69,6 +70,13 @@ class Partners:
     gap: int = 0
     """Above 0: not classes are compared but margins, F(x) - F(x') >= gap for some x' in low[c], or F(x') - F(x) >= gap for
     some x' in high[c]; in units of F."""
+    scale: ProbabilityScale | None = None
+    """Not classes are compared but probabilities."""
+
+    @property
+    def scores(self) -> bool:
+        """Whether scores are compared, not classes."""
+        return self.gap > 0 or self.scale is not None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -145,9 +153,11 @@ class Grid(AnyGrid):
         With `partners`, the first is asked of those in low, the second of those in high. Both grow with F, among the x for
         which they are not None.
         """
-        t = self.thresholds
-        if self.partners is not None and self.partners.gap:
-            return F - self.partners.gap, F + self.partners.gap
+        partners, t = self.partners, self.thresholds
+        if partners is not None and partners.scale is not None:
+            return partners.scale.below(F), partners.scale.above(F)
+        if partners is not None and partners.gap:
+            return F - partners.gap, F + partners.gap
         if t.conf_pos <= F:
             return (t.neg if t.counted >= 0 else None), None
         return None, (t.pos if t.counted <= 0 else None)

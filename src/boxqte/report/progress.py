@@ -50,6 +50,24 @@ def show_progress(
 
 
 @contextlib.contextmanager
+def show_questions(
+    *, quiet: bool = False, color: bool = True
+) -> Iterator[Callable[[str, float | None, Progress], None] | None]:
+    """A callback for several questions, one display for each: its name, its time limit and how far it is."""
+    with contextlib.ExitStack() as stack:
+        current: list[Any] = [None, None]
+
+        def show(name: str, limit: float | None, progress: Progress) -> None:
+            if current[0] != (name, limit):  # a question may be asked again, with the time that the others have left
+                stack.close()
+                panel = show_progress(name, time_limit=limit, color=color)
+                current[:] = (name, limit), stack.enter_context(panel)
+            current[1](progress)
+
+        yield None if quiet else show
+
+
+@contextlib.contextmanager
 def show_steps(
     title: str,
     *,

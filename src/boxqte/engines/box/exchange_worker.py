@@ -176,7 +176,8 @@ def rounding_bound(problem: Problem, n_classes: int) -> Fraction:
     cells = sum(int(n) + 1 for n in problem.axes.n_cells.tolist())
     simple = problem.grid.thresholds.signs_only and problem.grid.partners is None
     classes = 0 if simple else 2 * n_classes + 2
-    roundings = cells + 7 * problem.n_axes + classes + BLOCK + FEW + 64
+    scores = 32 if problem.grid.partners is not None and problem.grid.partners.scores else 0  # unions of ranges
+    roundings = cells + 7 * problem.n_axes + classes + BLOCK + FEW + scores + 64
     # (1 + u)**k - 1 <= 1.01 k u for k u <= 0.01; 2**-1000 is for products that underflow
     return Fraction(101, 100) * roundings / 2**53 + Fraction(1, 2**1000)
 

@@ -15,9 +15,12 @@ import numpy.typing as npt
 
 from boxqte import _core
 from boxqte.errors import EngineError
+from boxqte.exact import down, up
 from boxqte.questions.axes import Cell
 from boxqte.questions.grid import AnyGrid, Grid, Thresholds
+from boxqte.questions.scores import ProbabilityScale
 
+FloatArray = npt.NDArray[np.float64]
 BITS = 61  # sums of margins and thresholds stay below 2**BITS in magnitude
 MAX_CLASSES = 1 << 16
 IMPLIED_WORDS = 1 << 18  # of masks that are compared at a time
@@ -216,6 +219,7 @@ def _core_problem(problem: Problem) -> _core.Problem:
             [v % (1 << 64) for v in (exact.pos, exact.neg, exact.conf_pos, exact.conf_neg)], np.uint64
         ),
         simple=exact.signs_only,  # the rounded thresholds cannot tell
+        all_confident=exact.all_confident,
         band=problem.band,
         fuzz=problem.fuzz,
         counted=t.counted,
@@ -239,6 +243,7 @@ def _partners(problem: Problem, cells: npt.NDArray[np.int32]) -> dict[str, Any]:
             "partner_order": 0,
             "ordered_places": 0,
             "score_gap": 0,
+            "probability_scale": np.zeros(4),
         }
     place = cells[:, axes.index(partners.axis)] if partners.axis >= 0 else np.zeros(len(cells), np.int32)
     ranges = np.array([(*low, *high) for low, high in zip(partners.low, partners.high)], np.int32)
@@ -251,7 +256,16 @@ def _partners(problem: Problem, cells: npt.NDArray[np.int32]) -> dict[str, Any]:
         "partner_order": partners.order if len(axes) == 1 else 0,
         "ordered_places": sum(not c.missing for c in problem.grid.axes[partners.axis].cells) if partners.order else 0,
         "score_gap": gap,
+        "probability_scale": _probability_scale(problem, partners.scale),
     }
+
+
+def _probability_scale(problem: Problem, scale: ProbabilityScale | None) -> FloatArray:
+    """The change that is accepted between two floats, the unit and the rest of F as the kernels have it."""
+    if scale is None:
+        return np.zeros(4)
+    unit = float(scale.unit / 2**problem.shift)
+    return np.array([down(scale.change), up(scale.change), unit, float(scale.rest) if not problem.shift else 0.0])
 
 
 def _words(mask: int, n: int) -> list[int]:

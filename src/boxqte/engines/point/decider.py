@@ -11,6 +11,7 @@ from boxqte import _core
 from boxqte.engines.point.exact import counterexample
 from boxqte.engines.point.trees import Int32Array, Int64Array, PointProblem, compile_binary
 from boxqte.questions.grid import AnyGrid, Partners, binary
+from boxqte.questions.scores import ProbabilityScale
 
 __all__ = ["FAIR", "LOW", "UNFAIR", "UNKNOWN", "PointDecider", "Verdicts"]
 
@@ -22,6 +23,7 @@ DENSE_LIMIT = 4096
 NOBODY = np.iinfo(np.int64)
 NO_BUDGET = int(NOBODY.max)
 BEYOND = 1 << 62  # so far apart no two margins are
+WIDEST = 1 << 60  # of what a target may be off by
 
 Windows = tuple[Int32Array, Int32Array]
 
@@ -145,6 +147,7 @@ class PointDecider:
         b.verdict[(t.conf_neg + fuzz < F) & (t.conf_pos - fuzz > F)] = LOW
         b.verdict[(t.conf_neg - fuzz >= F) | (t.conf_pos + fuzz <= F)] = OPEN
         target, slack = self._targets(F, partners)
+        b.verdict[(slack == BEYOND) & (b.verdict == OPEN)] = CLOSE
         ranges = np.array([(*low, *high) for low, high in zip(partners.low, partners.high)], np.int32).T
         self.core.decide_targets(
             b.points, b.verdict, b.witness, target, slack, partners.axis, np.ascontiguousarray(ranges), budget, workers,
@@ -154,6 +157,8 @@ class PointDecider:
     def _targets(self, F: Int64Array, partners: Partners) -> tuple[Int64Array, Int64Array]:
         """`Grid.targets` in 64 bits, and by how much these, and a margin that is compared with them, can be off."""
         t, fuzz, shift = self.problem.thresholds, self.problem.fuzz, self.problem.shift
+        if partners.scale is not None:
+            return _probability_targets(F, partners.scale, fuzz, shift)
         if partners.gap:
             gap = min(-(-partners.gap >> shift), BEYOND)
             return np.stack([F - gap, F + gap], axis=1), np.full(len(F), 2 * fuzz + 1 if fuzz else 0, np.int64)
@@ -167,3 +172,25 @@ class PointDecider:
     def _exactly(self, cells: list[int]) -> tuple[bool, list[int] | None]:
         """One point in Python's integers: whether it is confident, and an x' if it is a counterexample."""
         return counterexample(binary(self.grid), cells)
+
+
+def _probability_targets(
+    F: Int64Array, scale: ProbabilityScale, fuzz: int, shift: int
+) -> tuple[Int64Array, Int64Array]:
+    """`ProbabilityScale.below` and `above` in floats, and how far the true ones can be: BEYOND, where floats cannot tell."""
+    change, unit, eps = float(scale.change), float(scale.unit / 2**shift), float(np.finfo(float).eps)
+    rest = 0.0 if shift else float(scale.rest)
+    x = np.clip((F + rest) / unit, -700, 700)  # beyond, p is 0 or 1 to the last bit
+    error = eps * (16 + np.abs(x)) + fuzz / (4 * unit)  # of p, which grows by at most a quarter of its margin
+    target, slack = np.empty((len(F), 2), np.int64), np.zeros(len(F))
+    for k, sign in enumerate((1, -1)):
+        p = 1 / (1 + np.exp(-sign * x)) - change
+        clear = (p > 2 * error) & (1 - p > 2 * error)
+        q = np.where(clear, p, 0.5)
+        level = np.log(q) - np.log1p(-q)
+        off = (2 * error / (q * (1 - q)) + 16 * eps * (1 + np.abs(level))) * unit
+        nobody = p < -error
+        slack = np.where(nobody, slack, np.maximum(slack, np.where(clear, off, BEYOND)))
+        target[:, k] = np.clip(np.rint(sign * level * unit - rest), -float(BEYOND), float(BEYOND))
+        target[nobody, k] = (NOBODY.min, NOBODY.max)[k]
+    return target, np.where(slack > WIDEST, BEYOND, slack + fuzz + 3).astype(np.int64)
