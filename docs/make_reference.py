@@ -51,7 +51,7 @@ def reference() -> str:
         thing = getattr(boxqte, name)
         if callable(thing):
             parts.append(object_text(f"boxqte.{name}", thing))
-    for name in ("assert_fair", "assert_robust", "assert_policy"):
+    for name in ("assert_fair", "assert_robust", "assert_score_fair", "assert_monotone", "assert_policy"):
         parts.append(object_text(f"boxqte.testing.{name}", getattr(boxqte.testing, name)))
     return "\n".join(parts)
 

@@ -372,3 +372,71 @@ def test_a_bad_command_is_one_line_and_exit_code_2(line: str, said: str, capsys:
     err = capsys.readouterr().err
     assert said in err
     assert err.count("\n") == 1
+
+
+# --- scores and monotone attributes -------------------------------------------------------------------------------------
+
+
+def declaring_model(sign: int = 1) -> tuple[Any, pd.DataFrame]:
+    import lightgbm
+
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(
+        {"income": rng.uniform(size=400), "age": rng.integers(18, 80, 400), "sex": rng.integers(0, 2, 400)}
+    )
+    y = (frame["income"] + frame["sex"] / 5 + 0.2 * rng.normal(size=400) > 0.6).astype(int)
+    options = {"n_estimators": 5, "num_leaves": 6, "verbose": -1, "n_jobs": 1}
+    return lightgbm.LGBMClassifier(**options, monotone_constraints=[sign, 0, sign]).fit(frame, y), frame
+
+
+def test_a_declared_constraint_is_asked_and_proved() -> None:
+    model, frame = declaring_model()
+    found = audit(model, frame, sensitive="sex", robustness=0, infer={"categorical": ["sex"]})
+    assert found.keys() == ("sex", "score increasing in income (declared)")
+    proved = found["score increasing in income (declared)"]
+    assert proved.property == boxqte.Monotonicity("income", on="score")
+    assert "Verified: there is no counterexample at all." in proved.remarks
+    assert found.notes == (
+        "the model declares that its score is increasing in sex: not asked, since no number of the space is this column",
+    )
+    assert found.notes[0] in str(found)
+    assert found.to_json()["notes"] == list(found.notes)
+    assert found.notes[0] in found.to_html(time_limit=5)
+
+
+def test_a_declared_constraint_that_the_trees_break_is_measured(tmp_path: Path) -> None:
+    model, frame = declaring_model()
+    text = model.booster_.model_to_string().replace("monotone_constraints=1 0 1", "monotone_constraints=-1 0 0")
+    (tmp_path / "m.txt").write_text(text)
+    found = audit(tmp_path / "m.txt", frame, sensitive="sex", robustness=0)
+    broken = found["score decreasing in income (declared)"]
+    assert broken.upper is not None
+    assert broken.upper < 0.5
+    assert not any("Verified" in remark for remark in broken.remarks)
+
+
+def test_a_question_that_is_asked_is_not_asked_again_as_declared() -> None:
+    model, frame = declaring_model()
+    found = audit(model, frame, sensitive="sex", robustness=0, monotone={"income": "increasing"}, on="score")
+    assert found.keys() == ("sex", "score increasing in income")
+
+
+def test_scores_and_bounded_changes_are_asked_of_every_set() -> None:
+    further = {"partner_kappa": "0.6", "max_change": {"age": 3}, "score_at_most": 1, "scale": "margin"}
+    found = audit(loan_ensemble(), space=loan_space(), sensitive=["race", "age"], robustness=0, **further)
+    assert found.keys() == ("race", "age", "race, age", "score by race", "score by age", "score by race, age")
+    properties = [question.property for question in found.questions]
+    assert [prop.max_change for prop in properties[:3]] == [(), (("age", 3),), (("age", 3),)]
+    assert all(prop.partner_kappa == Fraction(3, 5) for prop in properties[:3])
+    assert properties[3] == boxqte.ScoreFairness("race", 1, "margin")
+
+
+def test_only_questions_that_are_alike_share_proofs() -> None:
+    """A monotone attribute has fewer partners than fairness in it; what is unfair for one need not be for the other."""
+    decided, proved = Decided(0, 0, 0), Decided(Fraction(1, 4), Fraction(1, 2), Fraction(1, 8))
+    plain = Fairness("age")
+    for other in (boxqte.Monotonicity("age"), boxqte.ScoreFairness("age", 1, "margin"), Fairness("age", max_change={"age": 2}),
+                  Fairness("age", partner_kappa="0.8")):  # fmt: skip
+        assert _helped(plain, decided, other, proved) == Decided(0, 0, Fraction(1, 8))
+        assert _helped(other, decided, plain, proved) == Decided(0, 0, Fraction(1, 8))
+    assert _helped(plain, decided, plain, proved) == proved

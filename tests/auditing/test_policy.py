@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import boxqte
-from boxqte import Fairness, Policy, Quantification, Requirement, Robustness
+from boxqte import Fairness, Monotonicity, Policy, Quantification, Requirement, Robustness, ScoreFairness
 from boxqte.answers.result import ModelSummary
 from boxqte.answers.verdict import Verdict, decide
 from boxqte.auditing.policy import judge
@@ -23,7 +23,7 @@ from boxqte.cli.main import main
 from boxqte.engines.protocol import Decided, Status
 from boxqte.errors import BoxQTEError, PolicyError
 from boxqte.examples import loan_ensemble, loan_space
-from boxqte.testing import assert_fair, assert_policy, assert_robust
+from boxqte.testing import assert_fair, assert_monotone, assert_policy, assert_robust, assert_score_fair
 
 ROOT = Path(__file__).resolve().parents[2]
 EXACT = Fraction(352, 505)  # the loan example, fairness in race (tests/test_examples.py has it by hand)
@@ -145,9 +145,76 @@ def test_a_policy_file_is_the_same_object_as_in_python(tmp_path: Path) -> None:
     )
 
 
+def test_a_policy_file_asks_the_newer_questions(tmp_path: Path) -> None:
+    (tmp_path / "policy.toml").write_text(
+        '[require]\nmono = { monotone = { income = "increasing", age = "decreasing" }, on = "score", at_least = 1 }\n'
+        'one = { monotone = { income = "increasing" }, kappa = 0.6, at_least = 0.9 }\n'
+        'score = { sensitive = "sex", score_at_most = 0.05, scale = "margin", at_least = 0.9 }\n'
+        'near = { sensitive = "age", max_change = { age = 5 }, kappa = 0.8, partner_kappa = 0.8, at_least = 0.9 }\n'
+    )
+    assert Policy.load(tmp_path / "policy.toml").requirements == (
+        Requirement(Monotonicity("income", on="score"), 1, name="mono, income"),
+        Requirement(Monotonicity("age", "decreasing", "score"), 1, name="mono, age"),
+        Requirement(Monotonicity("income", kappa="0.6"), "0.9", name="one"),
+        Requirement(ScoreFairness("sex", "0.05", "margin"), "0.9", name="score"),
+        Requirement(Fairness("age", 0, "0.8", partner_kappa="0.8", max_change={"age": 5}), "0.9", name="near"),
+    )
+
+
+def test_a_requirements_json_is_a_line_of_a_policy() -> None:
+    for prop in (Monotonicity("a", on="score"), ScoreFairness("a", 1, "margin"), Fairness("a", max_change={"a": 5})):
+        line = Requirement(prop, "0.9", name="x").to_json()
+        del line["name"], line["kind"]
+        assert Policy.from_document({"require": {"x": line}}).requirements == (Requirement(prop, "0.9", name="x"),)
+
+
+def test_the_newer_questions_pass_fail_and_are_proved() -> None:
+    model, space = loan_ensemble(), loan_space()
+    asked = [
+        Requirement(Monotonicity("income"), 1, name="grows"),
+        Requirement(Monotonicity("income", "decreasing"), 1, name="falls"),
+        Requirement(ScoreFairness("race", 100, "margin"), 1, name="score"),
+        Requirement(Fairness("age", max_change={"age": 1}), "0.5", name="birthday"),
+    ]
+    report = Policy(asked).check(model, space)
+    found = {check.requirement.name: (str(check.verdict), check.why) for check in report.checks}
+    proved = ("holds", "verified: there is no counterexample at all")
+    assert found == {"grows": proved, "falls": ("violated", ""), "score": proved, "birthday": ("holds", "")}
+    assert report.exit_code == 1
+
+
+def test_junit_states_the_decision_rule() -> None:
+    policy = Policy([Requirement(Fairness("race"), 0.1, name="race")], engine="exhaustive")
+    plain = ElementTree.fromstring(policy.check(loan_ensemble(), loan_space()).to_junit())
+    assert plain.find(".//properties") is None
+    ruled = policy.check(loan_ensemble(), loan_space(), threshold="0.3")
+    stated = ElementTree.fromstring(ruled.to_junit()).find("testsuite/properties/property")
+    assert stated is not None
+    assert stated.attrib == {"name": "decision", "value": "class 1 iff p >= 0.3"}
+
+
+def test_pytest_helpers_ask_the_newer_questions() -> None:
+    model, space = loan_ensemble(), loan_space()
+    assert assert_monotone(model, space, "income").converged
+    with pytest.raises(AssertionError, match=r"monotonicity .class decreasing in income; kappa 0.5. violated"):
+        assert_monotone(model, space, "income", "decreasing")
+    assert assert_score_fair(model, space, "race", at_most=100, scale="margin").converged
+    with pytest.raises(AssertionError, match=r"score fairness .* violated"):
+        assert_score_fair(model, space, "race", at_most=0, scale="margin")
+    assert assert_fair(model, space, "age", at_least="0.5", max_change={"age": 1}).property.max_change
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("[require]\na = { monotone = { b = 'up' }, at_least = 1 }", "require.a.monotone: expected 'increasing' or"),
+        ("[require]\na = { monotone = 'b', at_least = 1 }", "require.a.monotone: expected a table"),
+        ("[require]\na = { monotone = {}, at_least = 1 }", "require.a.monotone: no attribute is named"),
+        ("[require]\na = { monotone = { b = 'increasing' }, sensitive = 'c', at_least = 1 }", "leave sensitive out"),
+        ("[require]\na = { on = 'score', at_least = 1 }", "require.a.on: belongs to monotone; give it too"),
+        ("[require]\na = { score_at_most = 1, at_least = 1 }", "require.a.score_at_most: compares inputs that differ"),
+        ("[require]\na = { sensitive = 'b', max_change = 5, at_least = 1 }", "require.a.max_change: expected a table"),
+        ("[require]\na = { sensitive = 'b', partner_kappa = 1, at_least = 1 }", "require.a.partner_kappa: must be"),
         ("", "it has no table [require]"),
         ("[require]", "there is no requirement in it"),
         ("[require", "not a TOML file"),

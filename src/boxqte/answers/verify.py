@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -407,10 +408,11 @@ class _Search:
         x = values if values is not None else self.values.draw(cells, self.rng)
         witness = witness_values(self.grid, self.values, cells, others, x, self.rng)
         kept = self._within_bounds(x, witness)
-        if not len(kept):
-            return self._answer(
-                Verdict.VIOLATED, how, why="the change is at most so large between real numbers, not floats"
-            )
+        if values is None:
+            own = np.stack([axis.base[cells[:, a]] for a, axis in enumerate(self.grid.axes)], axis=1)
+            kept &= self._in_cells(own, x) & self._in_cells(others, witness)
+        if not kept.any():
+            return self._answer(Verdict.VIOLATED, how, why="the pairs are of real numbers that are no floats")
         x, witness = [c[kept] for c in x], [c[kept] for c in witness]
         at, replay = 0, None
         agreed = replayed(self.model, self.values, x, witness)
@@ -429,14 +431,29 @@ class _Search:
             row=row,
         )
 
-    def _within_bounds(self, x: list[FloatArray], witness: list[FloatArray]) -> npt.NDArray[np.intp]:
+    def _within_bounds(self, x: list[FloatArray], witness: list[FloatArray]) -> npt.NDArray[np.bool_]:
         """The pairs that keep bounded changes exactly: at the very edge of a cell real numbers may, and no floats."""
         kept = np.ones(len(x[0]), bool)
         for name, most in self.grid.property.max_change:
             a = self.grid.space.names.index(name)
             pairs = zip(x[a].tolist(), witness[a].tolist())
             kept &= [math.isnan(one) or abs(Fraction(one) - Fraction(two)) <= most for one, two in pairs]
-        return np.flatnonzero(kept)
+        return kept
+
+    def _in_cells(self, cells: npt.NDArray[np.integer], points: list[FloatArray]) -> npt.NDArray[np.bool_]:
+        """The points all of whose real numbers are in their base cells, or in some that no cut tells from these: a cell may
+        have no float in it."""
+        kept = np.ones(len(cells), bool)
+        for a, axis in enumerate(self.grid.axes):
+            if axis.attribute.kind != "real":
+                continue
+            edges = [cell.low for cell in axis.cells if cell.low is not None]
+            masks = [cut.mask for cut in self.grid.cuts if cut.axis == a]
+            for i, (wanted, value) in enumerate(zip(cells[:, a].tolist(), points[a].tolist())):
+                if not math.isnan(value):
+                    at = bisect_right(edges, (Fraction(value), 0)) - 1
+                    kept[i] &= at == wanted or all(mask >> at & 1 == mask >> wanted & 1 for mask in masks)
+        return kept
 
     def _scores(self, *pair: list[FloatArray]) -> tuple[float, float] | None:
         """What the library itself gives the two inputs, where scores are asked about."""

@@ -169,6 +169,9 @@ def _check(arguments: argparse.Namespace) -> list[str]:
         raise CommandError("audit: --sensitive is missing; expected the sensitive attributes, such as sex,race")
     if arguments.require is None and arguments.policy is None and (arguments.junit or arguments.markdown):
         raise CommandError("audit: --junit and --markdown report verdicts; expected --require or --policy too")
+    for option, needs in (("on", "monotone"), ("scale", "score_at_most")):
+        if getattr(arguments, option) is not None and getattr(arguments, needs) is None:
+            raise CommandError(f"--{option}: belongs to --{needs.replace('_', '-')}; give it too")
     return read_names(arguments.sensitive, "--sensitive")
 
 
