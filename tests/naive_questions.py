@@ -10,7 +10,7 @@ from boxqte.models.ensemble import TreeEnsemble
 from boxqte.questions.properties import Fairness, Monotonicity, Property, ScoreFairness
 from boxqte.space.attributes import Attribute
 from boxqte.space.space import Space
-from tests.naive import ZERO, NaiveAnswer, Oracle, Piece, Point, Value, naive_class, naive_confident, real_pieces
+from tests.naive import ZERO, NaiveAnswer, Oracle, Piece, Point, Value, naive_confident, naive_threshold, real_pieces
 
 
 def naive_rates(
@@ -38,7 +38,7 @@ def naive_measure(ensemble: TreeEnsemble, space: Space, prop: Property) -> Naive
         if not mass:
             continue
         x = oracle.representative(pieces)
-        if oracle.is_confident(oracle.margin(x)):
+        if oracle.is_confident(x):
             confident += mass
             if any(is_witness(oracle, x, other) for other in exchanged(oracle, x)):
                 counterexample += mass
@@ -105,11 +105,11 @@ def is_witness(oracle: Oracle, x: Point, other: Point) -> bool:
         below, above = (F, G) if more else (G, F)
         if prop.on == "score":
             return below > above
-        classes = [naive_class(oracle.ensemble, prop, margin) for margin in (below, above)]
+        classes = [oracle.class_of(point) for point in ((x, other) if more else (other, x))]
         return None not in classes and classes[0] > classes[1]
     own, rival = oracle.class_of(x), oracle.class_of(other)
-    partner = replace_kappa(prop)
-    return own is not None and rival is not None and own != rival and naive_confident(oracle.ensemble, partner, G)
+    sure = naive_confident(oracle.ensemble, replace_kappa(prop), G, naive_threshold(oracle.ensemble, other))
+    return own is not None and rival is not None and own != rival and sure
 
 
 def replace_kappa(prop: Property) -> Property:
