@@ -10,7 +10,18 @@ from boxqte.models.ensemble import TreeEnsemble
 from boxqte.questions.properties import Fairness, Monotonicity, Property, ScoreFairness
 from boxqte.space.attributes import Attribute
 from boxqte.space.space import Space
-from tests.naive import ZERO, NaiveAnswer, Oracle, Piece, Point, Value, naive_confident, naive_threshold, real_pieces
+from tests.naive import (
+    ZERO,
+    NaiveAnswer,
+    Oracle,
+    Piece,
+    Point,
+    Value,
+    naive_confident,
+    naive_signature,
+    naive_threshold,
+    real_pieces,
+)
 
 
 def naive_rates(
@@ -115,3 +126,31 @@ def is_witness(oracle: Oracle, x: Point, other: Point) -> bool:
 def replace_kappa(prop: Property) -> Property:
     """A property whose kappa is what x' must exceed."""
     return Fairness(prop.sensitive, 0, prop.partner_kappa, tie=prop.tie)
+
+
+def naive_cells(ensemble: TreeEnsemble, space: Space, prop: Property) -> tuple[int, int, int]:
+    """Part 2a, mass 'cells' (epsilon = 0): how many cells there are, how many are confident, how many counterexamples."""
+    oracle = Oracle(ensemble, space, prop)
+    cells = [cells_of(oracle, attribute) for attribute in space.attributes]
+    total = confident = counterexample = 0
+    for values in product(*cells):
+        x = dict(zip([a.name for a in space.attributes], values))
+        total += 1
+        if oracle.is_confident(x):
+            confident += 1
+            counterexample += any(is_witness(oracle, x, other) for other in exchanged(oracle, x))
+    return total, confident, counterexample
+
+
+def cells_of(oracle: Oracle, attribute: Attribute) -> list[Value]:
+    """One value of every cell: neighbouring numbers, or any categories, that no test and no threshold tells apart."""
+    found: list[tuple[object, Value]] = []
+    for piece in oracle.pieces(attribute):
+        own: list[object] = [piece.value is None, *naive_signature(oracle.model, attribute, piece.value)]
+        rule = oracle.ensemble.decision
+        if rule is not None and rule.attribute == attribute.name:
+            own.append(naive_threshold(oracle.ensemble, {attribute.name: piece.value}))
+        seen = [signature for signature, _ in found]
+        if own not in (seen[-1:] if attribute.is_numeric else seen):
+            found.append((own, piece.value))
+    return [value for _, value in found]
