@@ -133,7 +133,7 @@ class Space:
         space = self
         for name, mass in by_name(masses, "masses", SpaceError).items():
             attribute = space[name]
-            if isinstance(mass, Mapping) and attribute.is_numeric:
+            if isinstance(mass, Mapping):
                 mass = read_formula(mass, f"attribute '{name}', mass")
             if isinstance(mass, Histogram):
                 changed = replace(attribute, histogram=mass, distribution=None)
@@ -229,7 +229,8 @@ class Space:
         from boxqte.space.inference import infer_attributes  # it needs the readers of tables, which take time to load
 
         found = infer_attributes(frame, **options)
-        space = Space(found.attributes, label=found.label, sensitive=found.sensitive)
+        mass: Literal["cells"] | None = "cells" if options.get("mass") == "cells" else None
+        space = Space(found.attributes, label=found.label, sensitive=found.sensitive, mass=mass)
         return Inference(space, found.decisions, found.notes)
 
 
