@@ -53,6 +53,11 @@ def refuse(name: str, grid: AnyGrid, companions: Companions) -> None:
     if many and (companions.keeper is not None or companions.recorder is not None):
         raise ModelError("checkpoints and certificates are for models with two classes; leave them out for this model")
     if isinstance(grid, Grid) and grid.partners is not None:
+        if name == "smt" and grid.partners.axis >= 0:
+            raise EngineError(
+                f"engine 'smt' asks of x' only that it differs, which is not enough for {grid.property.kind} or bounded "
+                "changes; engines auto, box, cegar, exhaustive"
+            )
         if companions.recorder is not None:
             raise CertificateError(
                 f"certificate: there are none for {grid.property.kind} or bounded changes; leave it out"
