@@ -122,7 +122,8 @@ def is_witness(oracle: Oracle, x: Point, other: Point) -> bool:
         classes = [oracle.class_of(point) for point in ((x, other) if more else (other, x))]
         return None not in classes and classes[0] > classes[1]
     own, rival = oracle.class_of(x), oracle.class_of(other)
-    sure = naive_confident(oracle.ensemble, replace_kappa(prop), G, naive_threshold(oracle.ensemble, other))
+    partner = replace_kappa(prop)
+    sure = naive_confident(oracle.ensemble, partner, G, naive_threshold(oracle.ensemble, other))
     return own is not None and rival is not None and own != rival and sure
 
 

@@ -74,7 +74,7 @@ def check_engines(seeds: range) -> None:
             engines = ["cegar"] if prop.max_change or isinstance(prop, Monotonicity) else ["cegar", "smt"]
             for engine in engines:
                 options = {"refinement": "node+random"} if engine == "cegar" else {}
-                limit = 2.0 if prop.max_change else None  # cells of bounded changes are no halves of anything
+                limit = 0.5 if prop.max_change else None  # cells of bounded changes are no halves of anything
                 found = quantify(problem.ensemble, problem.space, prop, engine=engine, options=options, workers=1,
                                  time_limit=limit, gap=0.05 if limit else 0.0)  # fmt: skip
                 true = wanted.confident - wanted.counterexample, wanted.counterexample, 1 - wanted.confident
@@ -100,9 +100,8 @@ def test_formulas_are_satisfiable_iff_the_oracle_finds_one_of_many() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
 def test_engines_equal_the_oracle_on_many() -> None:
-    check_engines(range(2000, 2150))
+    check_engines(range(2000, 2060))
 
 
 def test_smt_refuses_partners_of_one_axis_by_name() -> None:
