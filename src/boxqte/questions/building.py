@@ -48,7 +48,7 @@ def build_any_grid(ensemble: TreeEnsemble, space: Space, prop: Property) -> AnyG
     if space.mass == "cells" and (bounded or any(tolerances.values())):
         what = "max_change" if bounded else "epsilon"
         raise PropertyError(
-            f"{what}: cuts cells further, so that they cannot count the same; leave out it or mass 'cells'"
+            f"{what}: cuts cells further, so that they cannot count the same; leave it out, or the space's mass 'cells'"
         )
     windows: dict[int, list[tuple[int, int]]] = {}
     owner = match_columns(ensemble, space)
