@@ -68,7 +68,9 @@ def refuse(name: str, grid: AnyGrid, companions: Companions) -> None:
             )
     if grid.space.mass is not None:
         if companions.recorder is not None:
-            raise CertificateError("certificate: there are none where cells are counted; leave it out, or the space's mass 'cells'")
+            raise CertificateError(
+                "certificate: there are none where cells are counted; leave it out, or the space's mass 'cells'"
+            )
         if name == "cegar":
             raise EngineError("engine 'cegar' divides cells, so they cannot count the same; use another engine")
     moved = [n for n, value in grid.property.tolerances(grid.space).items() if value]
