@@ -11,7 +11,20 @@ from boxqte.models.ensemble import TreeEnsemble
 from boxqte.questions.properties import Fairness, Monotonicity, Property, ScoreFairness
 from boxqte.space.attributes import Attribute
 from boxqte.space.space import Space
-from tests.naive import ZERO, NaiveAnswer, Oracle, Piece, Point, Value, naive_confident, naive_threshold, real_pieces
+from tests.naive import (
+    ZERO,
+    NaiveAnswer,
+    Oracle,
+    Piece,
+    Point,
+    Value,
+    decimal,
+    naive_confident,
+    naive_signature,
+    naive_threshold,
+    present,
+    real_pieces,
+)
 
 
 def naive_rates(
@@ -126,3 +139,91 @@ def probabilities_differ(F: Fraction, G: Fraction, by_more_than: Fraction) -> bo
         apart = abs(1 / (1 + (-p).exp()) - 1 / (1 + (-q).exp())) - change
         assert F == G or not change or abs(apart) > Decimal(10) ** -60
         return apart > 0
+
+
+def naive_cells(ensemble: TreeEnsemble, space: Space, prop: Property) -> tuple[int, int, int]:
+    """Part 2a, mass 'cells' (epsilon = 0): how many cells there are, how many are confident, how many counterexamples."""
+    oracle = Oracle(ensemble, space, prop)
+    cells = [cells_of(oracle, attribute) for attribute in space.attributes]
+    total = confident = counterexample = 0
+    for values in product(*cells):
+        x = dict(zip([a.name for a in space.attributes], values))
+        total += 1
+        if oracle.is_confident(x):
+            confident += 1
+            counterexample += any(is_witness(oracle, x, other) for other in exchanged(oracle, x))
+    return total, confident, counterexample
+
+
+def cells_of(oracle: Oracle, attribute: Attribute) -> list[Value]:
+    """One value of every cell: neighbouring numbers, or any categories, that no test and no threshold tells apart."""
+    found: list[tuple[object, Value]] = []
+    for piece in oracle.pieces(attribute):
+        own: list[object] = [piece.value is None, *naive_signature(oracle.model, attribute, piece.value)]
+        rule = oracle.ensemble.decision
+        if rule is not None and rule.attribute == attribute.name:
+            own.append(naive_threshold(oracle.ensemble, {attribute.name: piece.value}))
+        seen = [signature for signature, _ in found]
+        if own not in (seen[-1:] if attribute.is_numeric else seen):
+            found.append((own, piece.value))
+    return [value for _, value in found]
+
+
+def naive_formula(family: str, location: Fraction, scale: Fraction, low: Fraction, high: Fraction) -> Decimal:
+    """The mass that a gaussian or a lognormal has between two numbers, to some 80 digits: by the alternating series of the
+    error function, z - z^3 / (3 * 2) + z^5 / (5 * 2^2 * 2!) - ..., for |z| < 20."""
+
+    def standard(x: Fraction) -> Decimal:
+        z = (decimal(x).ln() if family == "lognormal" else decimal(x)) - decimal(location)
+        return z / decimal(scale)
+
+    def normal(z: Decimal) -> Decimal:
+        if abs(z) > 20:
+            return Decimal(0) if z < 0 else Decimal(1)
+        term, total = z, Decimal(0)
+        for n in range(1200):
+            total += term / (2 * n + 1)
+            term = -term * z * z / (2 * (n + 1))
+        return Decimal(1) / 2 + total / (2 * PI).sqrt()
+
+    with localcontext() as context:
+        context.prec = 240
+        ends = [Decimal(0) if family == "lognormal" and x <= 0 else normal(standard(x)) for x in (low, high)]
+        return ends[1] - ends[0]
+
+
+PI = Decimal(
+    "3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534211706798214808651"
+)
+
+
+def naive_formula_measure(ensemble: TreeEnsemble, space: Space, prop: Property) -> tuple[Fraction, Fraction]:
+    """|X_kappa| and |X_unfair| where numeric attributes may have a mass by a formula; to some 80 digits."""
+    oracle = Oracle(ensemble, space, prop)
+    masses = {a.name: [formula_mass(a, piece) for piece in oracle.pieces(a)] for a in space.attributes}
+    names = [a.name for a in space.attributes]
+    confident = counterexample = ZERO
+    for at in product(*(range(len(masses[name])) for name in names)):
+        mass = Fraction(1)
+        for name, i in zip(names, at):
+            mass *= masses[name][i]
+        if mass:
+            x = {a.name: oracle.pieces(a)[i].value for a, i in zip(space.attributes, at)}
+            if oracle.is_confident(x):
+                confident += mass
+                counterexample += mass * any(True for _ in oracle.witnesses(x))
+    return confident, counterexample
+
+
+def formula_mass(attribute: Attribute, piece: Piece) -> Fraction:
+    """An integer has the mass of [v - 1/2, v + 1/2]; all is truncated to the domain."""
+    formula = attribute.distribution
+    if formula is None or piece.value is None:
+        return piece.mass
+    half = Fraction(1, 2) if attribute.kind == "integer" else ZERO
+    if attribute.kind == "real" and not piece.is_interval:
+        return ZERO
+    low, high = (piece.low, piece.high) if attribute.kind == "real" else (piece.value - half, piece.value + half)
+    family = formula.family, formula.location, formula.scale
+    whole = naive_formula(*family, attribute.low - half, attribute.high + half)
+    return present(attribute) * Fraction(naive_formula(*family, low, high)) / Fraction(whole)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from boxqte.questions.properties import Fairness, Monotonicity, Robustness, ScoreFairness
     from boxqte.report.plots import compare
     from boxqte.space.attributes import Attribute, Histogram
+    from boxqte.space.distributions import Distribution
     from boxqte.space.populations import population
     from boxqte.space.space import Space
     from boxqte.testers import find_idis
@@ -50,6 +51,7 @@ _WHERE = {
     "BoxQTEError": "errors",
     "CertificateError": "errors",
     "CheckpointError": "errors",
+    "Distribution": "space.distributions",
     "EngineError": "errors",
     "EnsembleBuilder": "models.ensemble",
     "Fairness": "questions.properties",
@@ -90,6 +92,7 @@ __all__ = [
     "BoxQTEError",
     "CertificateError",
     "CheckpointError",
+    "Distribution",
     "EngineError",
     "EnsembleBuilder",
     "Fairness",

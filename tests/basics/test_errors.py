@@ -30,6 +30,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("model.json", "space.json", "people.csv"):
         shutil.copy(ROOT / "examples" / name, folder)
     space = json.loads((folder / "space.json").read_text())
+    (folder / "cells.json").write_text(json.dumps(space | {"mass": "cells"}))
+    (folder / "boxes.json").write_text(json.dumps(space | {"mass": "boxes"}))
     (folder / "empty").write_text("")
     (folder / "truncated.json").write_text((folder / "model.json").read_text()[:3000])
     (folder / "broken.json").write_text('{"attributes": [')

@@ -72,13 +72,16 @@ def measure(
         engine=engine,
         status=outcome.status,
         # With a certificate the result claims what the record proves, and nothing more.
-        decided=outcome.decided if writer is not None else settled(grid, outcome, store, limits),
+        decided=(outcome.decided if writer is not None else settled(grid, outcome, store, limits)).lowered(
+            grid.mass_error
+        ),
         seconds=watch.seconds,
         trace=tuple(watch.trace),
         space_fingerprint=space.fingerprint(),
         rounding_ambiguous=outcome.rounding_ambiguous,
         input_rounding=up(grid.input_rounding),
         count=space.count(),
+        cells=grid.n_cells() if space.mass == "cells" else None,
         details=outcome.details,
         statistical=outcome.statistical,
         all_confident=not grid.low_possible,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import json
+import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -83,6 +84,8 @@ class Result:
     rounding_ambiguous: float | None = None
     input_rounding: float = 0.0
     count: int | None = None
+    cells: int | None = None
+    """How many cells the grid has, where every cell counts the same."""
     details: dict[str, Any] = field(default_factory=dict)
     statistical: Statistical | None = None
     remarks: tuple[str, ...] = ()
@@ -139,11 +142,24 @@ class Result:
         unfair = Fraction(self.decided.unfair)
         return Bounds(down(unfair), up(unfair + self.decided.undecided))
 
+    @builtins.property
+    def counted(self) -> tuple[int, int] | None:
+        """The least and the most cells that are counterexamples, where every cell counts the same; equal once exact."""
+        if self.cells is None:
+            return None
+        unfair = Fraction(self.decided.unfair)
+        return math.ceil(unfair * self.cells), math.floor((unfair + self.decided.undecided) * self.cells)
+
     def semantics(self) -> list[str]:
         """The reading of the definitions behind the numbers, in plain words."""
         p = self.property
         lines = [
-            "measure = 1 - |counterexamples| / |confident inputs|, over the whole declared space, product measure",
+            "measure = 1 - |counterexamples| / |confident inputs|, over the "
+            + (
+                "whole declared space, product measure"
+                if self.cells is None
+                else "cells of the grid, each counts the same"
+            ),
             p.meaning,
             "margins are summed exactly; `rounding_ambiguous` bounds the mass where the library's own rounding could "
             "matter",
@@ -198,6 +214,7 @@ class Result:
                 "input_rounding": self.input_rounding,
             },
             "count": self.count,
+            "cells": None if self.counted is None else {"all": self.cells, "counterexample": list(self.counted)},
             "status": str(self.status),
             "guarantee": self.guarantee(),
             "remarks": list(self.remarks),

@@ -35,7 +35,7 @@ LARGEST_WHOLE = 2.0**53  # larger codes stay floats: an int64 may not hold them
 class AxisValues:
     """The values of one axis: numbers (NaN is missing) of a numeric attribute, indices (-1 is missing) of a finite one.
 
-    Every refined cell is a list of pieces on which the mass lies evenly.
+    Every refined cell is a list of pieces on which the mass lies evenly, or as the attribute's distribution says.
     """
 
     def __init__(self, axis: Axis, single_precision: bool):
@@ -62,9 +62,7 @@ class AxisValues:
         if cell.low is None or cell.high is None:
             masses = attribute.value_masses()
             return [(masses[v], float(v), float(v), False, False) for v in cell.values]
-        inner = [] if attribute.histogram is None else [
-            (edge, 0) for edge in attribute.histogram.edges if cell.low < (edge, 0) < cell.high
-        ]  # fmt: skip
+        inner = [(edge, 0) for edge in attribute.knots if cell.low < (edge, 0) < cell.high]
         edges: list[Edge] = [cell.low, *inner, cell.high]
         out = []
         for low, high in pairwise(edges):
@@ -95,13 +93,16 @@ class AxisValues:
         if not self.numeric:
             return np.where(self.missing[piece], ABSENT, low)
         drawn = rng.random(len(cells))
-        if self.integral:
+        formula = self.axis.attribute.distribution
+        if formula is not None:
+            values = formula.draw(low, np.maximum(high, low + 1) if self.integral else high, rng)
+        elif self.integral:
             values = low + np.minimum(np.floor(drawn * (high - low)), high - low - 1)
         else:
             values = np.clip(low + drawn * (high - low), low, high)
-            if self.narrow.any():
-                rounded = np.clip(values.astype(np.float32).astype(np.float64), low, high)
-                values = np.where(self.narrow[piece], rounded, values)
+        if self.narrow.any():  # never of integers
+            rounded = np.clip(values.astype(np.float32).astype(np.float64), low, high)
+            values = np.where(self.narrow[piece], rounded, values)
         return np.where(self.missing[piece], np.nan, values)
 
     @cached_property

@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ import numpy.typing as npt
 
 from boxqte.answers.asked import Asked
 from boxqte.answers.existence import CANDIDATES, FINISH_LIMIT, Finder, UntilFound, counterexample_cells
+from boxqte.answers.far_apart import as_roots, possible_boxes
 from boxqte.answers.regions import Boxes, RegionStore
 from boxqte.answers.replay import replayed, scores
 from boxqte.answers.rows import changes
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
 
 TRIES = (64, 256, 1024, 4096)
 STEPS = 2_000_000  # the most work on one tried point, in steps of some nanoseconds
+PREVIEW = 60.0  # seconds at most for a first look at how far margins can be apart
 NEAR_SAMPLES = 2000
 NEAR_ROWS = 400
 
@@ -234,8 +237,12 @@ class _Search:
 
     def _exchange(self) -> Verification:
         finder = Finder()
+        possible = possible_boxes(self.even, Limits(time_limit=min(self.left / 2, PREVIEW), workers=self.workers))
+        if possible is not None and not len(possible[1]):
+            return self._answer(Verdict.HOLDS, "no two margins are far enough apart, proved by the box engine")
         limits = Limits(time_limit=None if math.isinf(self.left) else self.left, workers=self.workers)
-        status = self._run(limits, UntilFound(limits, finder), [finder])
+        roots = None if possible is None else partial(as_roots, *possible)
+        status = self._run(limits, UntilFound(limits, finder), [finder], roots)
         if finder.found:
             try:
                 pairs = self._from_boxes(finder.problem, finder.found[0])
@@ -251,9 +258,9 @@ class _Search:
             return self._undecided("margins too close to call, or too many cells", "box engine")
         return self._answer(Verdict.HOLDS, "every box proved by the box engine")
 
-    def _run(self, limits: Limits, watch: Watch, observers: list[Any]) -> Status:
+    def _run(self, limits: Limits, watch: Watch, observers: list[Any], roots: Any = None) -> Status:
         engine = Box(BoxOptions(finish_limit=FINISH_LIMIT))
-        return engine.run(self.even, limits, watch, Companions(tuple(observers))).status
+        return engine.run(self.even, limits, watch, Companions(tuple(observers), roots=roots)).status
 
     def _from_boxes(self, problem: Problem, boxes: Boxes) -> Points:
         """Some counterexamples of the boxes that were found."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from boxqte.cli.arguments import (
     OK,
+    CommandError,
     add_one_hot,
     add_reading,
     check_output,
@@ -18,6 +19,7 @@ from boxqte.cli.arguments import (
     write_json,
 )
 from boxqte.cli.wording import in_flags
+from boxqte.space.distributions import PARAMETERS
 
 if TYPE_CHECKING:
     pass
@@ -47,8 +49,12 @@ def _add_infer(spaces: Any) -> None:
     add_one_hot(parser)
     parser.add_argument("--missing", choices=("error", "declare", "ignore"), default="error",
                         help="missing values: refuse, make them part of the domain, or leave them out")  # fmt: skip
-    parser.add_argument("--mass", choices=("uniform", "data"), default="uniform",
-                        help="all values of an attribute alike, or as often as in the data")  # fmt: skip
+    parser.add_argument("--mass", choices=("uniform", "data", "cells"), default="uniform",
+                        help="all values of an attribute alike, as often as in the data, or every cell that a model's tests "
+                        "cut the space into alike")  # fmt: skip
+    for family, (one, two) in PARAMETERS.items():
+        parser.add_argument(f"--{family}", metavar=f"NAME={one.upper()},{two.upper()}", action="append",
+                            help=f"a numeric attribute whose mass is {family}, truncated to its domain")  # fmt: skip
     parser.add_argument("--model", metavar="MODEL", help="use the model's columns and categories")
     add_reading(parser)
     parser.set_defaults(run=_infer)
@@ -72,13 +78,29 @@ def _infer(arguments: argparse.Namespace) -> int:
         real=read_names(arguments.real, "--real"),
         one_hot=read_one_hot(arguments.one_hot),
     )
-    unwritten = write_json(arguments.output, inference.space.to_json())
+    space = inference.space.with_mass(_formulas(arguments))
+    unwritten = write_json(arguments.output, space.to_json())
     raise_first(unwritten)
     to_stdout = arguments.output == "-"
     print(in_flags(str(inference), arguments.command), file=sys.stderr if to_stdout else sys.stdout)
     if not to_stdout:
         print(f"\nwritten to {arguments.output}; to change a kind, --categorical, --integer or --real NAME, or edit it")
     return OK
+
+
+def _formulas(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The masses of --gaussian and --lognormal, by attribute."""
+    found: dict[str, Any] = {}
+    for family in PARAMETERS:
+        for text in getattr(arguments, family) or ():
+            name, _, numbers = (piece.strip() for piece in text.rpartition("="))
+            if not name or numbers.count(",") != 1:
+                one, two = PARAMETERS[family]
+                raise CommandError(f"--{family}: expected NAME={one.upper()},{two.upper()}, found '{text}'")
+            if name in found:
+                raise CommandError(f"--{family}: '{name}' has a mass already; give one")
+            found[name] = {family: numbers.split(",")}
+    return found
 
 
 def _show(arguments: argparse.Namespace) -> int:

@@ -62,6 +62,14 @@ class Decided:
         """The mass about which nothing is proved yet."""
         return max(1 - Fraction(self.fair) - Fraction(self.unfair) - Fraction(self.low), Fraction(0))
 
+    def lowered(self, by: Fraction) -> Decided:
+        """What is proved if each mass is off by less than so much."""
+        return (
+            self
+            if not by
+            else Decided(*(max(Fraction(m) - by, Fraction(0)) for m in (self.fair, self.unfair, self.low)))
+        )
+
     def measure(self) -> tuple[Fraction, Fraction] | None:
         """Bounds on M = 1 - |X_unfair| / |X_kappa| (semantics.md, 'Any-time bounds'); None if X_kappa is proved empty.
 

@@ -52,8 +52,31 @@ def refuse(name: str, grid: AnyGrid, companions: Companions) -> None:
             raise error(f"engine '{name}' {words}{found}; {capability.value}: engines {others}")
     if many and (companions.keeper is not None or companions.recorder is not None):
         raise ModelError("checkpoints and certificates are for models with two classes; leave them out for this model")
-    if isinstance(grid, Grid) and grid.partners is not None and companions.recorder is not None:
-        raise CertificateError(f"certificate: there are none for {grid.property.kind} or bounded changes; leave it out")
+    if isinstance(grid, Grid) and grid.partners is not None:
+        if companions.recorder is not None:
+            raise CertificateError(
+                f"certificate: there are none for {grid.property.kind} or bounded changes; leave it out"
+            )
+        if name == "smt" and grid.partners.axis >= 0:
+            raise EngineError(
+                f"engine 'smt' asks of x' only that it differs, which is not enough for {grid.property.kind} or bounded "
+                "changes; engines auto, box, cegar, exhaustive"
+            )
+        if name in ("smt", "cegar") and grid.partners.scale is not None:
+            raise EngineError(
+                f"engine '{name}' compares margins, no probabilities; use scale='margin', or engine auto, box or exhaustive"
+            )
+        if name in ("smt", "cegar") and grid.partners.gap and not grid.thresholds.all_confident:
+            raise EngineError(
+                f"engine '{name}' answers scores for all inputs; leave kappa and tie out, or use engine auto, box or exhaustive"
+            )
+    if grid.space.mass is not None:
+        if companions.recorder is not None:
+            raise CertificateError(
+                "certificate: there are none where cells are counted; leave it out, or the space's mass 'cells'"
+            )
+        if name == "cegar":
+            raise EngineError("engine 'cegar' divides cells, so they cannot count the same; use another engine")
     moved = [n for n, value in grid.property.tolerances(grid.space).items() if value]
     if companions.recorder is not None and moved:
         raise CertificateError(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -79,6 +79,12 @@ class Axis:
     def single(self) -> npt.NDArray[np.bool_]:
         """Which base cells are single points."""
         return np.array([c.is_point for c in self.cells])
+
+    @property
+    def mass_error(self) -> Fraction:
+        """Twice as much as, and more than, the cells' masses are off in total (distributions.py); 0 but for formulas."""
+        formula = self.attribute.distribution
+        return Fraction(0) if formula is None else formula.error * len(self.refined)
 
     @property
     def moves(self) -> bool:
@@ -406,7 +412,7 @@ def _intervals(attribute: Attribute, edges: Sequence[Edge]) -> tuple[list[Cell],
     cells = [Cell(low=low, high=high, integral=integral) for low, high in pairwise(edges)]
     if attribute.kind == "real" and not attribute.range:
         return cells, [1 - (attribute.missing or Fraction(0))]
-    if attribute.histogram is None:
+    if attribute.is_even:
         # On a common denominator, because there can be many.
         unit = math.lcm(*(value.denominator for value, _ in edges))
         density = (1 - (attribute.missing or Fraction(0))) / (edges[-1][0] - edges[0][0]) / unit
@@ -417,15 +423,24 @@ def _intervals(attribute: Attribute, edges: Sequence[Edge]) -> tuple[list[Cell],
     return cells, [high - low for low, high in pairwise(below)]
 
 
+# --- cells that count the same ---------------------------------------------------------------------------------------
+
+
+def counted_axis(axis: Axis) -> Axis:
+    """The axis where every cell has the same mass (epsilon = 0). Inside a cell it lies as the attribute's own does."""
+    masses = (Fraction(1, axis.n_cells),) * axis.n_cells
+    return replace(axis, masses=masses, refined_masses=masses)
+
+
 # --- rounding of inputs -----------------------------------------------------------------------------------------------
 
 
-def cast_mass(question: Question) -> Fraction:
+def cast_mass(question: Question, counted: Axis | None = None) -> Fraction:
     """A bound on the mass of real x that the cast to float32 moves across a threshold.
 
     float32(x) < t holds below the point halfway between t (which is a float32) and the float32 before it; float32(x) <= t
     holds up to the point halfway between the last float32 that is at most t and the next one. What lies between t and
-    that point is moved.
+    that point is moved. `counted` is the axis, if its cells count the same.
     """
     attribute, model, nodes = question.attribute, question.model, question.nodes
     total = Fraction(0)
@@ -437,15 +452,30 @@ def cast_mass(question: Question) -> Fraction:
             other = np.nextafter(down, np.float32(-np.inf if test == Test.LESS_F32 else np.inf))
         near, far = (np.clip(ends.astype(np.float64), -BEYOND_F32, BEYOND_F32) for ends in (down, other))
         halfway = (near + far) / 2  # exact: neighbours in float32 differ in the last of 24 bits
-        total += _mass_of_intervals(attribute, np.minimum(halfway, limit).tolist(), np.maximum(halfway, limit).tolist())
+        ends = np.minimum(halfway, limit).tolist(), np.maximum(halfway, limit).tolist()
+        total += _mass_of_intervals(attribute, *ends) if counted is None else _mass_in_cells(counted, *ends)
     return min(total, Fraction(1))
+
+
+def _mass_in_cells(axis: Axis, lows: list[float], highs: list[float]) -> Fraction:
+    """A bound on the same where cells count the same; a cell without a mass of its own is counted as a whole."""
+    total, below = Fraction(0), axis.attribute.mass_below
+    ends = [(cell.low[0], cell.high[0]) for cell in axis.cells if cell.low is not None and cell.high is not None]
+    starts = [low for low, _ in ends]
+    for low, high in zip(map(Fraction, lows), map(Fraction, highs)):
+        for at in range(max(bisect_left(starts, low) - 1, 0), bisect_right(starts, high)):
+            start, stop = ends[at]
+            own, inside = below(stop) - below(start), below(min(high, stop)) - below(max(low, start))
+            if max(low, start) <= min(high, stop):
+                total += axis.masses[at] * (inside / own if own else 1)
+    return total
 
 
 def _mass_of_intervals(attribute: Attribute, lows: list[float], highs: list[float]) -> Fraction:
     """The sum of the masses of the intervals lows[i]..highs[i], both lists being in order."""
     start, stop = bisect_right(highs, attribute.low), bisect_left(lows, attribute.high)
     total = Fraction(0)
-    if attribute.histogram is None and attribute.range:
+    if attribute.is_even and attribute.range:
         # Of those that lie in the domain the mass is the length, and lengths are quickly added.
         first, last = max(bisect_left(lows, attribute.low), start), min(bisect_right(highs, attribute.high), stop)
         length = exact_sum(highs[first:last]) - exact_sum(lows[first:last])

@@ -19,7 +19,7 @@ from boxqte.errors import ModelError, PropertyError, SpaceError
 from boxqte.exact import plain
 from boxqte.models.categories import HashedCategories
 from boxqte.models.ensemble import Test, TreeEnsemble
-from boxqte.questions.axes import Axis, Question, bounded_axis, cast_mass, finite_axis, numeric_axis
+from boxqte.questions.axes import Axis, Question, bounded_axis, cast_mass, counted_axis, finite_axis, numeric_axis
 from boxqte.questions.class_grid import class_grid
 from boxqte.questions.decisions import attribute_groups, level_unit, thresholds, with_groups
 from boxqte.questions.grid import AnyGrid, Cut, Grid, Partners, Trees, binary
@@ -47,6 +47,11 @@ def build_any_grid(ensemble: TreeEnsemble, space: Space, prop: Property) -> AnyG
     prop.check(space)
     tolerances = prop.tolerances(space)
     bounded = dict(prop.max_change)
+    if space.mass == "cells" and (bounded or any(tolerances.values())):
+        what = "max_change" if bounded else "epsilon"
+        raise PropertyError(
+            f"{what}: cuts cells further, so that they cannot count the same; leave it out, or the space's mass 'cells'"
+        )
     windows: dict[int, list[tuple[int, int]]] = {}
     owner = match_columns(ensemble, space)
     nodes, test_of_node = distinct_tests(ensemble)
@@ -72,9 +77,10 @@ def build_any_grid(ensemble: TreeEnsemble, space: Space, prop: Property) -> AnyG
             axis, found = finite_axis(question, codes, column_of_test[mine].tolist())
         for test, mask in zip(mine.tolist(), found):
             masks[test] = mask
-        axes.append(axis)
+        counted = counted_axis(axis) if space.mass == "cells" else None
+        axes.append(counted or axis)
         if attribute.kind == "real":
-            input_rounding += cast_mass(question)
+            input_rounding += cast_mass(question, counted)
     trees = prune(ensemble, test_of_node, axis_of_test.tolist(), masks, [axis.n_cells for axis in axes])
     if not ensemble.is_binary:
         return class_grid(ensemble, space, prop, axes, trees, input_rounding)

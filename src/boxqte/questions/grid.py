@@ -104,6 +104,11 @@ class AnyGrid:
         return any(axis.moves for axis in self.axes)
 
     @builtins.property
+    def mass_error(self) -> Fraction:
+        """More than the mass of any set of refined cells is off: masses by a formula are rounded (distributions.py)."""
+        return sum((axis.mass_error for axis in self.axes), Fraction(0))
+
+    @builtins.property
     def low_possible(self) -> bool:
         """Whether an input may fail to be confident."""
         raise NotImplementedError

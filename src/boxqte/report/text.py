@@ -71,10 +71,16 @@ def answer_text(result: Result) -> str:
         _line("model", f"{model.source}: {model.library}, {model.trees_text}, {model.leaves} leaves"),
         *([] if model.decision is None else [_line("decision", model.decision.text())]),
         _line("inputs", "infinitely many" if result.count is None else f"{result.count:,}"),
+        *([] if result.counted is None else [_line("cells", _cells_words(result.cells or 0, *result.counted))]),
         "how to read it",
         *(textwrap.fill(text, WIDTH, initial_indent="  - ", subsequent_indent="    ") for text in result.semantics()),
     ]
     return "\n".join(lines)
+
+
+def _cells_words(cells: int, least: int, most: int) -> str:
+    found = f"{least:,}" if least == most else f"between {least:,} and {most:,}"
+    return f"{found} of {cells:,} are counterexamples"
 
 
 def _measure_lines(result: Result) -> list[str]:
@@ -195,6 +201,8 @@ def space_text(space: Space) -> str:
     ]
     if space.label is not None:
         lines.append(_line("label", space.label))
+    if space.mass is not None:
+        lines.append(_line("mass", "every cell that a model's tests cut it into counts the same"))
     if space.sensitive:
         lines.append(_line("marked as sensitive", ", ".join(space.sensitive)))
     return "\n".join([*lines, _line("fingerprint", space.fingerprint())])
@@ -204,6 +212,8 @@ def _mass_words(attribute: Attribute) -> str:
     words = "uniform"
     if attribute.histogram is not None:
         words = f"histogram, {len(attribute.histogram.weights)} bins"
+    elif attribute.distribution is not None:
+        words = attribute.distribution.words()
     elif attribute.weights is not None:
         words = "one weight a value"
     return words if attribute.missing is None else f"{words}, missing {plain(attribute.missing)}"

@@ -18,6 +18,7 @@ from typing import Any, Literal
 from boxqte.basics.checks import as_names, text
 from boxqte.errors import SpaceError
 from boxqte.exact import Number, fraction, plain, shown
+from boxqte.space.distributions import FAMILIES, Distribution, read_distribution
 
 Kind = Literal["real", "integer", "categorical", "one-hot"]
 KINDS: tuple[Kind, ...] = ("real", "integer", "categorical", "one-hot")
@@ -82,6 +83,8 @@ class Attribute:
         One weight a value of a finite domain; None is the same for all.
     histogram
         The mass function of a numeric domain; None is uniform.
+    distribution
+        The mass of a numeric domain by a formula, in place of a histogram.
     """
 
     name: str
@@ -95,6 +98,7 @@ class Attribute:
     missing: Fraction | None = None
     weights: tuple[Fraction, ...] | None = None
     histogram: Histogram | None = None
+    distribution: Distribution | None = None
 
     def __post_init__(self) -> None:
         _check_attribute(self)
@@ -164,6 +168,22 @@ class Attribute:
         return self.kind in ("real", "integer")
 
     @property
+    def is_even(self) -> bool:
+        """Whether a numeric attribute has the same mass everywhere."""
+        return self.histogram is None and self.distribution is None
+
+    @property
+    def knots(self) -> tuple[Fraction, ...]:
+        """Where the mass of a numeric attribute changes its form."""
+        formula = self.histogram or self.distribution
+        return () if formula is None else formula.edges if isinstance(formula, Histogram) else formula.knots
+
+    @property
+    def end(self) -> Fraction:
+        """Where a numeric domain ends: behind the last integer, or at the largest real number."""
+        return self.high + 1 if self.kind == "integer" else self.high
+
+    @property
     def range(self) -> Fraction:
         """high - low of a numeric attribute."""
         return self.high - self.low
@@ -191,8 +211,9 @@ class Attribute:
     def mass_below(self, point: Fraction) -> Fraction:
         """The mass of a numeric attribute below the point (integers: of all values < point)."""
         present = 1 - (self.missing or Fraction(0))
-        if self.histogram is not None:
-            return present * self.histogram.below(point)
+        formula = self.histogram or self.distribution
+        if formula is not None:
+            return present * formula.below(point)
         high = self.high + 1 if self.kind == "integer" else self.high
         if high == self.low:
             return present if point > self.low else Fraction(0)
@@ -218,6 +239,8 @@ class Attribute:
             out["mass"] = [plain(w) for w in self.weights]
         if self.histogram is not None:
             out["mass"] = {name: [plain(v) for v in getattr(self.histogram, name)] for name in ("edges", "weights")}
+        if self.distribution is not None:
+            out["mass"] = self.distribution.to_json(self.low, self.end)
         return out
 
     @classmethod
@@ -258,21 +281,10 @@ class Attribute:
         codes = _codes(node, kind, len(columns), len(values), where)
         size = int(ends[1] - ends[0]) + 1 if kind == "integer" and ends[1] >= ends[0] else len(values)
         missing = _missing_share(name, node.get("missing"), None if kind == "real" else size)
-        weights, histogram = None, None
+        weights, formula = None, None
         if node.get("mass") is not None:
-            mass = node["mass"]
             if kind in ("real", "integer"):
-                if not isinstance(mass, Mapping) or set(mass) != {"edges", "weights"}:
-                    raise SpaceError(
-                        f"{where}.mass: expected {{'edges': [...], 'weights': [...]}}, found {shown(mass)}"
-                    )
-                edges, heights = (
-                    tuple(
-                        fraction(v, SpaceError, f"{where}.mass.{part}") for v in (list_field(mass, part, where) or [])
-                    )
-                    for part in ("edges", "weights")
-                )
-                histogram = Histogram(edges, heights)
+                formula = read_formula(node["mass"], f"{where}.mass")
             else:
                 listed = list_field(node, "mass", where) or []
                 weights = tuple(fraction(v, SpaceError, f"{where}.mass") for v in listed)
@@ -287,12 +299,27 @@ class Attribute:
             codes=codes,
             missing=missing,
             weights=weights,
-            histogram=histogram,
+            histogram=formula if isinstance(formula, Histogram) else None,
+            distribution=formula if isinstance(formula, Distribution) else None,
         )
 
 
 class DecimalText(str):
     """A JSON number that is not an integer, kept as its text."""
+
+
+def read_formula(mass: Any, where: str) -> Histogram | Distribution:
+    """The mass of a numeric attribute from its JSON object."""
+    if isinstance(mass, Mapping):
+        distribution = read_distribution(mass, where)
+        if distribution is not None:
+            return distribution
+    if not isinstance(mass, Mapping) or set(mass) != {"edges", "weights"}:
+        formulas = " or ".join(f"{{'{family}': [...]}}" for family in FAMILIES)
+        raise SpaceError(f"{where}: expected {{'edges': [...], 'weights': [...]}}, {formulas}, found {shown(mass)}")
+    parts = [[fraction(v, SpaceError, f"{where}.{part}") for v in list_field(mass, part, where) or []]
+             for part in ("edges", "weights")]  # fmt: skip
+    return Histogram(tuple(parts[0]), tuple(parts[1]))
 
 
 def _json_value(value: Any) -> Any:
@@ -365,6 +392,11 @@ def _check_attribute(a: Attribute) -> None:
                     raise SpaceError(f"{where}, {end}: expected an integer of at most 2**53, found {plain(v)}")
         if a.histogram is not None:
             _check_histogram(a, a.histogram, where)
+        if a.distribution is not None:
+            if a.histogram is not None:
+                raise SpaceError(f"{where}, mass: a histogram and a {a.distribution.family}; give one of them")
+            placed = a.distribution.on(a.low, a.end, a.kind == "integer", where)
+            object.__setattr__(a, "distribution", placed)
         if a.weights is not None:
             raise SpaceError(f"{where}, mass: a numeric attribute takes a histogram (edges and weights)")
     else:
@@ -377,7 +409,7 @@ def _check_attribute(a: Attribute) -> None:
             if v in seen:
                 raise SpaceError(f"{where}, values: {shown(v)} occurs twice")
             seen.add(v)
-        if a.histogram is not None:
+        if not a.is_even:
             raise SpaceError(f"{where}, mass: a {a.kind} attribute takes one weight a value")
         if a.weights is not None:
             _check_weights(a.weights, len(a.values), where)
@@ -405,8 +437,7 @@ def _check_histogram(a: Attribute, histogram: Histogram, where: str) -> None:
     _check_weights(histogram.weights, len(histogram.edges) - 1, where)
     if any(low >= high for low, high in zip(histogram.edges, histogram.edges[1:])):
         raise SpaceError(f"{where}, mass: edges must increase")
-    last = a.high + 1 if a.kind == "integer" else a.high
-    if histogram.edges[0] != a.low or histogram.edges[-1] != last:
-        raise SpaceError(f"{where}, mass: edges must run from {plain(a.low)} to {plain(last)}")
+    if histogram.edges[0] != a.low or histogram.edges[-1] != a.end:
+        raise SpaceError(f"{where}, mass: edges must run from {plain(a.low)} to {plain(a.end)}")
     if a.kind == "integer" and any(e.denominator != 1 for e in histogram.edges):
         raise SpaceError(f"{where}, mass: edges of an integer attribute must be integers")

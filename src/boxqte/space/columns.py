@@ -21,7 +21,7 @@ from boxqte.space.attributes import KINDS, Attribute, Kind
 from boxqte.space.onehot import Group, Lookalike, declared_group, find_groups
 from boxqte.space.tables import Column, Table, plain_value
 
-MassRule = Literal["uniform", "data"]
+MassRule = Literal["uniform", "data", "cells"]
 MissingRule = Literal["error", "declare", "ignore"]
 
 MISSING_CATEGORY = "(missing)"  # a missing value that an encoder has a code for, as a value of the attribute

@@ -306,6 +306,10 @@ def restricted(attribute: Attribute, part: Part) -> Attribute | None:
         return replace(attribute, weights=weights, missing=missing)
     if attribute.kind == "real" and attribute.low == attribute.high:
         return replace(attribute, missing=missing)
+    if attribute.distribution is not None:
+        inside = [(max(a, b), min(c, d)) for a, c in attribute.distribution.spans for b, d in part.spans]
+        spans = tuple(sorted(span for span in inside if span[0] < span[1]))
+        return replace(attribute, distribution=replace(attribute.distribution, spans=spans), missing=missing)
     old = () if attribute.histogram is None else attribute.histogram.edges
     edges = sorted({attribute.low, _end(attribute), *old, *(end for span in part.spans for end in span)})
     weights = tuple(
@@ -342,6 +346,9 @@ def shown_number(value: Fraction) -> str:
 def restrict_space(space: Space, parts: Mapping[str, Part], text: str) -> tuple[Space, Fraction, list[str]]:
     """The space with all mass inside the parts, the mass that they had, and the attributes of which only the missing
     value is left (their masses are for the grid to set)."""
+    if space.mass is not None:
+        raise SpaceError(f"condition {text!r}: where cells are counted, a part of a cell has no mass; leave it out, or the "
+                         "space's mass 'cells'")  # fmt: skip
     share = Fraction(1)
     only_missing = []
     for name, part in parts.items():

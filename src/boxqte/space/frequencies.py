@@ -79,7 +79,7 @@ def _numeric(attribute: Attribute, counts: Mapping[Any, int]) -> tuple[int, Attr
     # [edge, next edge), and the last bin has its upper end too.
     below = [*(data.below(edge) for edge in edges[:-1]), data.rows[-1]]
     weights = tuple(Fraction(high - low) for low, high in pairwise(below))
-    return data.rows[-1], replace(attribute, histogram=Histogram(tuple(edges), weights)), how
+    return data.rows[-1], replace(attribute, histogram=Histogram(tuple(edges), weights), distribution=None), how
 
 
 def _integer_edges(attribute: Attribute, data: _Sorted) -> tuple[list[Fraction], str]:

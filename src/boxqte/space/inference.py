@@ -109,7 +109,8 @@ def infer_attributes(
         categorical.
     mass
         "uniform", or "data": each attribute's own frequencies in the table, as exact counts (see
-        `boxqte.space.frequencies.with_data_mass` for the bins of numeric attributes).
+        `boxqte.space.frequencies.with_data_mass` for the bins of numeric attributes). "cells": every cell that a model's
+        tests cut the space into counts the same (`Space.mass`).
     missing
         "error" refuses missing values; "declare" makes a missing value part of the domain of each attribute that has
         one: with uniform mass one more value, for real attributes and with `mass="data"` its share in the table;

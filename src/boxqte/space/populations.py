@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from boxqte.errors import SpaceError
 from boxqte.space.frequencies import with_data_mass
 from boxqte.space.rows import MISSING, OUTSIDE, TableRows
 from boxqte.space.space import Space, read_space
@@ -51,6 +52,8 @@ def population(space: Space, frame: Any, *, where: str | None = None) -> Populat
     3
     """
     space = read_space(space)
+    if space.mass is not None:
+        raise SpaceError("population: the space counts cells; leave out its mass 'cells', or the population")
     rows = TableRows(space, table_of(frame))
     chosen = rows.chosen(where)
     notes = []

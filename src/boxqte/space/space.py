@@ -8,12 +8,13 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from boxqte.basics.checks import as_names, by_name, did_you_mean, file_path, text
 from boxqte.errors import SpaceError
 from boxqte.exact import MAX_LENGTH, Number, fraction, shown
-from boxqte.space.attributes import Attribute, DecimalText, Histogram, list_field
+from boxqte.space.attributes import Attribute, DecimalText, Histogram, list_field, read_formula
+from boxqte.space.distributions import Distribution
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,14 +40,27 @@ class Space:
     """The name of the target column in the data that the space was taken from."""
     sensitive: tuple[str, ...] = ()
     """Attributes the author of the space considers sensitive: a suggestion, no property."""
+    mass: Literal["cells"] | None = None
+    """None: the product of the attributes' masses. "cells": every cell that a model's tests cut the space into counts the
+    same, for comparison with counters that know no domain."""
 
-    def __init__(self, attributes: Iterable[Attribute], *, label: str | None = None, sensitive: Iterable[str] = ()):
+    def __init__(
+        self,
+        attributes: Iterable[Attribute],
+        *,
+        label: str | None = None,
+        sensitive: Iterable[str] = (),
+        mass: Literal["cells"] | None = None,
+    ):
         given = tuple(attributes) if isinstance(attributes, Iterable) else (attributes,)
         for attribute in given:
             if not isinstance(attribute, Attribute):
                 raise SpaceError(f"attributes: expected Attribute.real(...) and the like, found {shown(attribute)}")
         if label is not None:
             text(label, "label", SpaceError, "the name of a column")
+        if mass not in (None, "cells"):
+            raise SpaceError(f"mass: expected 'cells', or nothing for the attributes' own masses, found {shown(mass)}")
+        object.__setattr__(self, "mass", mass)
         object.__setattr__(self, "attributes", given)
         object.__setattr__(self, "label", label)
         object.__setattr__(self, "sensitive", as_names(sensitive, "sensitive", SpaceError))
@@ -98,18 +112,37 @@ class Space:
             raise SpaceError(f"attribute: expected Attribute.real(...) and the like, found {shown(attribute)}")
         _ = self[attribute.name]
         changed = (attribute if a.name == attribute.name else a for a in self.attributes)
-        return Space(changed, label=self.label, sensitive=self.sensitive)
+        return Space(changed, label=self.label, sensitive=self.sensitive, mass=self.mass)
 
-    def with_mass(self, masses: Mapping[str, Sequence[Number] | Histogram]) -> Space:
-        """The same domains with other masses: a Histogram for numeric attributes, weights for finite ones."""
+    def with_mass(
+        self, masses: Literal["cells"] | Mapping[str, Sequence[Number] | Histogram | Distribution | Mapping[str, Any]]
+    ) -> Space:
+        """The same domains with other masses.
+
+        For each attribute, a Histogram, a Distribution or their JSON form for numeric ones, weights for finite ones. Or
+        "cells" for all of them: every cell that the model's tests cut the space into counts the same.
+
+        Examples
+        --------
+        >>> space = Space([Attribute.real("income", 0, 1000)])
+        >>> float(space.with_mass({"income": {"gaussian": [500, 100]}})["income"].mass_below(500))
+        0.5
+        """
+        if isinstance(masses, str):
+            return Space(self.attributes, label=self.label, sensitive=self.sensitive, mass=masses)
         space = self
         for name, mass in by_name(masses, "masses", SpaceError).items():
             attribute = space[name]
+            if isinstance(mass, Mapping):
+                mass = read_formula(mass, f"attribute '{name}', mass")
             if isinstance(mass, Histogram):
-                changed = replace(attribute, histogram=mass)
+                changed = replace(attribute, histogram=mass, distribution=None)
+            elif isinstance(mass, Distribution):
+                changed = replace(attribute, histogram=None, distribution=mass)
             else:
                 if not isinstance(mass, Iterable):
-                    raise SpaceError(f"attribute '{name}', mass: expected weights or a Histogram, found {shown(mass)}")
+                    raise SpaceError(f"attribute '{name}', mass: expected weights, a Histogram or a Distribution, found "
+                                     f"{shown(mass)}")  # fmt: skip
                 exact = tuple(fraction(w, SpaceError, f"attribute '{name}', mass") for w in mass)
                 changed = replace(attribute, weights=exact)
             space = space.with_attribute(changed)
@@ -118,7 +151,8 @@ class Space:
     def fingerprint(self) -> str:
         """SHA-256 of the space's meaning (labels and suggestions do not count)."""
         meaning = [{k: v for k, v in a.to_json().items() if k != "labels"} for a in self.attributes]
-        return hashlib.sha256(json.dumps(meaning, sort_keys=True, default=str).encode()).hexdigest()
+        counted = meaning if self.mass is None else [*meaning, {"mass": self.mass}]
+        return hashlib.sha256(json.dumps(counted, sort_keys=True, default=str).encode()).hexdigest()
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object that `Space.from_json` reads back to an equal space."""
@@ -127,11 +161,13 @@ class Space:
             out["label"] = self.label
         if self.sensitive:
             out["sensitive"] = list(self.sensitive)
+        if self.mass is not None:
+            out["mass"] = self.mass
         return out | {"attributes": [a.to_json() for a in self.attributes]}
 
     @classmethod
     def from_json(cls, node: Mapping[str, Any], where: str = "space") -> Space:
-        """A space from its JSON object. Fields other than label, sensitive and attributes are left alone."""
+        """A space from its JSON object. Fields other than label, sensitive, mass and attributes are left alone."""
         if not isinstance(node, Mapping):
             raise SpaceError(f"{where}: expected an object with 'attributes', found {shown(node)}")
         attributes = list_field(node, "attributes", where)
@@ -142,7 +178,7 @@ class Space:
             raise SpaceError(f"{where}.label: expected a column name, found {shown(label)}")
         try:
             read = [Attribute.from_json(a, f"{where}: attributes[{i}]") for i, a in enumerate(attributes)]
-            return cls(read, label=label, sensitive=list_field(node, "sensitive", where) or ())
+            return cls(read, label=label, sensitive=list_field(node, "sensitive", where) or (), mass=node.get("mass"))
         except SpaceError as error:
             raise SpaceError(f"{where}: {error}" if not str(error).startswith(where) else str(error)) from None
 
@@ -193,7 +229,8 @@ class Space:
         from boxqte.space.inference import infer_attributes  # it needs the readers of tables, which take time to load
 
         found = infer_attributes(frame, **options)
-        space = Space(found.attributes, label=found.label, sensitive=found.sensitive)
+        mass: Literal["cells"] | None = "cells" if options.get("mass") == "cells" else None
+        space = Space(found.attributes, label=found.label, sensitive=found.sensitive, mass=mass)
         return Inference(space, found.decisions, found.notes)
 
 

@@ -22,14 +22,16 @@ from fractions import Fraction
 from functools import cached_property
 from numbers import Rational
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
-import narwhals.stable.v1 as nw
 import numpy as np
-import pandas as pd
 
 from boxqte.errors import SpaceError
 from boxqte.exact import fraction
+
+if TYPE_CHECKING:  # questions without a table need not wait for these two
+    import narwhals.stable.v1 as nw
+    import pandas as pd
 
 Storage = Literal["bool", "text", "integer", "float", "category", "one-hot"]
 
@@ -122,6 +124,8 @@ def read_table(path: str | Path, *, separator: str | None = None, encoding: str 
         return _read_parquet(path, data)
     text = _decoded(path, data, encoding)
     separator = _checked_csv(path, text, separator)
+    import pandas as pd
+
     try:
         frame = pd.read_csv(
             io.StringIO(text),
@@ -150,6 +154,8 @@ class Table:
     @property
     def index(self) -> pd.Index[Any]:
         """The rows' own names where it is a pandas table, else their numbers."""
+        import pandas as pd
+
         native = self.frame.to_native()
         return native.index if isinstance(native, pd.DataFrame) else pd.RangeIndex(self.n_rows)
 
@@ -173,7 +179,11 @@ def table_of(frame: Any) -> Table:
 
 
 def _table(frame: Any) -> nw.DataFrame[Any]:
+    import narwhals.stable.v1 as nw
+
     if isinstance(frame, Mapping):
+        import pandas as pd
+
         try:
             frame = pd.DataFrame(dict(frame))
         except (ValueError, TypeError) as error:
@@ -256,14 +266,14 @@ def _family(value: Any) -> str:
         return "text"
     if isinstance(value, (int, float, Decimal, Rational)):
         return "number"
-    if isinstance(value, (date, time, timedelta, pd.Period)):
+    if isinstance(value, (date, time, timedelta)) or type(value).__name__ == "Period":
         return "date"
     return type(value).__name__
 
 
 def plain_value(value: Any) -> Any:
     """None for every way of saying 'missing' (None, NaN, NA, NaT); numpy scalars as Python's; -0.0 as 0.0."""
-    if value is None or value is pd.NA or value is pd.NaT:
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return None
     if isinstance(value, np.generic):
         value = value.item()
@@ -434,6 +444,8 @@ def _checked_csv(path: Path, text: str, separator: str | None) -> str:
 
 def _exact_floats() -> Literal["round_trip"] | None:
     """pandas' option for correctly rounded decimals: from 3.1 on they are the default, and naming it is deprecated."""
+    import pandas as pd
+
     major, minor = (int(part) for part in pd.__version__.split(".")[:2])
     return None if (major, minor) >= (3, 1) else "round_trip"
 

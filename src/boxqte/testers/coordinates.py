@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -182,7 +183,13 @@ def _absent(a: Attribute) -> float:
 
 
 def _draw(a: Attribute, rng: np.random.Generator, n: int, low: float, high: float, absent: float) -> FloatArray:
-    if a.kind == "integer":
+    if a.distribution is not None:
+        ends = sorted({a.low, a.end, *(k for k in a.knots if a.low < k < a.end)})
+        below = [a.distribution.below(e) for e in ends]
+        at = _weighted(tuple(two - one for one, two in pairwise(below)), rng, n)
+        edges = np.array([float(e) for e in ends])
+        x = a.distribution.draw(edges[at], edges[at + 1], rng)
+    elif a.kind == "integer":
         if a.histogram is None:
             x = rng.integers(int(low), int(high) + 1, n).astype(np.float64)
         else:

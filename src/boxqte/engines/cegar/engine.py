@@ -42,7 +42,7 @@ class Cegar:
 
     name = "cegar"
     Options = CegarOptions
-    capabilities: ClassVar[frozenset[Capability]] = frozenset()
+    capabilities: ClassVar[frozenset[Capability]] = frozenset({Capability.PARTNERS})
 
     def __init__(self, options: CegarOptions | None = None, oracle: MakeOracle = SmtOracle):
         self.options = options or CegarOptions()

@@ -180,11 +180,12 @@ def _groups(grid: Grid) -> list[list[int]]:
     """For each attribute a number for each refined cell; inputs with the same numbers have the same verdict.
 
     Inputs of one refined cell have the same F and reach the same cells. If epsilon moves nothing, it is enough that no test
-    tells them apart: they have the same F, and so have the x' with other sensitive values.
+    tells them apart: they have the same F, and so have the x' with other sensitive values. But along an axis that says who
+    may be whose partner, every cell has its own.
     """
     groups = []
     for i, axis in enumerate(grid.axes):
-        if grid.has_tolerance:
+        if grid.has_tolerance or (grid.partners is not None and grid.partners.axis == i):
             groups.append(list(range(len(axis.refined))))
             continue
         masks = [cut.mask for cut in grid.cuts if cut.axis == i]

@@ -16,7 +16,7 @@ class Smt:
 
     name = "smt"
     Options = SmtOptions
-    capabilities: ClassVar[frozenset[Capability]] = frozenset()
+    capabilities: ClassVar[frozenset[Capability]] = frozenset({Capability.PARTNERS})
 
     def __init__(self, options: SmtOptions | None = None):
         self.options = options or SmtOptions()

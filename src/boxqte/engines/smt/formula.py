@@ -111,16 +111,20 @@ def tree_lines(grid: Grid, prime: str) -> Iterator[str]:
             reached = f"(and (= {v} {number(Fraction(grid.values[leaf]), 'Real')}) (= {p} {leaf}))"
             value = grid.values[leaf] / 2**grid.scale_bits
             yield f"(assert {implies(tests, reached)}) ; {value}"
-    sum_of = " ".join(symbol("v", j, prime) for j in range(len(grid.roots)))
-    yield f"(define-fun {margin(prime)} () Real (+ {number(Fraction(grid.base), 'Real')} {sum_of}))"
+    terms = [number(Fraction(grid.base), "Real"), *(symbol("v", j, prime) for j in range(len(grid.roots)))]
+    total = f"(+ {' '.join(terms)})" if len(terms) > 1 else terms[0]
+    yield f"(define-fun {margin(prime)} () Real {total})"
 
 
 def pair_lines(grid: Grid) -> Iterator[str]:
     """The condition on the pair: near in every attribute that is not sensitive, different in one that is."""
+    bounds = dict(grid.property.max_change)
     yield "; Psi_unfair: near in every other attribute, different in a sensitive one"
     for i, axis in enumerate(grid.axes):
         if not axis.sensitive:
             yield f"(assert {close(i, axis)})"
+        elif axis.attribute.name in bounds:
+            yield f"(assert {close(i, axis, bounds[axis.attribute.name])})"
     different = [differs(i, axis) for i, axis in enumerate(grid.axes) if axis.sensitive]
     if different:
         yield f"(assert {disjunction(different)})"
@@ -156,11 +160,29 @@ def unsure(grid: Grid) -> str:
 
 
 def _assert_ineq(grid: Grid) -> str:
-    """Psi_ineq: x and x' have different classes."""
-    t, other = grid.thresholds, margin(PRIME)
-    up = conjunction([at_least("F", t.pos), at_most(other, t.neg)])
-    down = conjunction([at_most("F", t.neg), at_least(other, t.pos)])
-    return f"(assert {disjunction([up, down])})"
+    """Psi_ineq: x and x' have different classes, or scores that differ by the gap; x has the right place in an order.
+
+    Where x' must be confident as well (partner_kappa), pos and neg are its levels; the class of x, which is confident
+    (Psi_kappa), then follows from those of its own confidence.
+    """
+    t, other, partners = grid.thresholds, margin(PRIME), grid.partners
+    pos, neg = (t.conf_pos, t.conf_neg) if grid.property.partner_kappa else (t.pos, t.neg)
+    falls = conjunction([at_least("F", pos), at_most(other, t.neg)])  # from x to x'
+    grows = conjunction([at_most("F", neg), at_least(other, t.pos)])
+    if partners is not None and partners.gap:
+        falls, grows = at_least(f"(- F {other})", partners.gap), at_least(f"(- {other} F)", partners.gap)
+    if partners is not None and partners.order:
+        up, down = (further(grid, partners.axis, side) for side in ((">", "<") if partners.order > 0 else ("<", ">")))
+        falls, grows = conjunction([up, falls]), conjunction([down, grows])
+    kinds = [falls] * (t.counted >= 0) + [grows] * (t.counted <= 0)
+    return f"(assert {disjunction(kinds)})"
+
+
+def further(grid: Grid, i: int, side: str) -> str:
+    """x'_i > x_i, or <; a missing value is neither."""
+    order = f"({side} {symbol('x', i, PRIME)} {symbol('x', i, '')})"
+    flags = [f"(not {absent(i, prime)})" for prime in ("", PRIME)] if has_flag(grid.axes[i]) else []
+    return conjunction([*flags, order])
 
 
 def at_least(total: str, units: int) -> str:
@@ -171,10 +193,11 @@ def at_most(total: str, units: int) -> str:
     return f"(<= {total} {number(Fraction(units), 'Real')})"
 
 
-def close(i: int, axis: Axis) -> str:
-    """|x_i - x'_i| <= epsilon_i (the definition's <=, where the paper's formula has <); categorical: equal."""
+def close(i: int, axis: Axis, bound: Fraction | None = None) -> str:
+    """|x_i - x'_i| <= epsilon_i, or the bound (the definition's <=, where the paper's formula has <); categorical: equal."""
     x, y, sort = symbol("x", i, ""), symbol("x", i, PRIME), sort_of(axis)
-    reach = Fraction(math.floor(axis.tolerance)) if axis.attribute.kind == "integer" else axis.tolerance
+    reach = axis.tolerance if bound is None else bound
+    reach = Fraction(math.floor(reach)) if axis.attribute.kind == "integer" else reach
     if not axis.attribute.is_numeric or not reach:
         near = f"(= {x} {y})"
     else:

@@ -134,8 +134,9 @@ class Scheduler(Run):
         self.counts["path_tuples"] += 1
         self.confident += mass
         if mass:  # a box without mass adds nothing to either sum
-            positive = self.boxes.margin(leaves) >= self.grid.thresholds.conf_pos
-            self._push(self._grouped(PairTask("pair", -1, x_box, positive, self.boxes.full)))
+            margin = self.boxes.margin(leaves)
+            positive = margin >= self.grid.thresholds.conf_pos
+            self._push(self._grouped(PairTask("pair", -1, x_box, positive, self.boxes.full, margin=margin)))
 
     def _grouped(self, task: PairTask) -> PairTask:
         group = next(self._order)

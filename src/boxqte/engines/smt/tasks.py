@@ -34,8 +34,8 @@ class PathTask:
 class PairTask:
     """Task_s: the unfair part of a refined box x_box of one path tuple, found by enumerating the x' in a box.
 
-    `positive` is the class of x. `blocked` are the path tuples of x' that are known already. Where several tasks share one
-    x_box, each returns what it found, and the union is measured when all of them have ended.
+    `positive` is the class of x, `margin` its F. `blocked` are the path tuples of x' that are known already. Where several
+    tasks share one x_box, each returns what it found, and the union is measured when all of them have ended.
     """
 
     kind: Literal["pair"]
@@ -45,6 +45,7 @@ class PairTask:
     domain: Masks
     blocked: tuple[PathTuple, ...] = ()
     shared: bool = False
+    margin: int = 0
 
 
 Task = PathTask | PairTask
@@ -175,7 +176,7 @@ class Worker:
         solver, blocked = session.solver, list(task.blocked)
         solver.push()
         try:
-            solver.add(self._other_class(task.positive))
+            solver.add(self._partner(task))
             solver.add(self.terms.inside(task.x_box, refined=True))
             solver.add(self.terms.inside(task.domain, refined=False, prime=PRIME))
             for leaves in blocked:
@@ -194,13 +195,17 @@ class Worker:
         finally:
             solver.pop()
 
-    def _other_class(self, positive: bool) -> object:
-        """x' has the class that x has not."""
-        if positive not in self._opposite:
-            limits, z3, context = self.grid.thresholds, self.terms.z3, self.terms.context
-            total = z3.Sum([z3.Real(f"v{j}{PRIME}", context) for j in range(len(self.grid.roots))]) + self.grid.base
-            self._opposite[positive] = total <= limits.neg if positive else total >= limits.pos
-        return self._opposite[positive]
+    def _partner(self, task: PairTask) -> object:
+        """x' has the class that x has not, or a score that is the gap away."""
+        limits, z3, context = self.grid.thresholds, self.terms.z3, self.terms.context
+        gap = 0 if self.grid.partners is None else self.grid.partners.gap
+        if gap or task.positive not in self._opposite:
+            values = [z3.Real(f"v{j}{PRIME}", context) for j in range(len(self.grid.roots))]
+            total = z3.Sum([z3.RealVal(self.grid.base, context), *values])
+            if gap:
+                return z3.Or(total <= task.margin - gap, total >= task.margin + gap)
+            self._opposite[task.positive] = total <= limits.neg if task.positive else total >= limits.pos
+        return self._opposite[task.positive]
 
     def _blocking(self, task: PairTask, leaves: PathTuple) -> object:
         other = self.terms.not_this(leaves, PRIME)
