@@ -151,7 +151,7 @@ def progress_text(progress: Progress) -> str:
     if not progress.nodes and not progress.decided:
         return f"{progress.seconds:8.1f} s  starting"
     return (
-        f"{progress.seconds:8.1f} s  measure {bounds_words(progress)}, decided {100 * progress.decided:.2f} %, "
+        f"{progress.seconds:8.1f} s  {progress.what} {bounds_words(progress)}, decided {100 * progress.decided:.2f} %, "
         f"{progress.nodes:,} {'nodes' if progress.statistical is None else 'points'}"
         + (f", {progress.open_boxes:,} open" if progress.statistical is None else "")
     )
