@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from boxqte.api.audit import Audit, audit
     from boxqte.api.gate import Policy
     from boxqte.api.quantify import Quantification, quantify
-    from boxqte.auditing.policy import Requirement
+    from boxqte.auditing.policy import RatioRequirement, Requirement
     from boxqte.engines.protocol import Status
     from boxqte.errors import (
         BoxQTEError,
@@ -58,6 +58,7 @@ _WHERE = {
     "Policy": "api.gate",
     "PropertyError": "errors",
     "Quantification": "api.quantify",
+    "RatioRequirement": "auditing.policy",
     "Requirement": "auditing.policy",
     "Robustness": "questions.properties",
     "Rows": "answers.rows",
@@ -94,6 +95,7 @@ __all__ = [
     "Policy",
     "PropertyError",
     "Quantification",
+    "RatioRequirement",
     "Requirement",
     "Robustness",
     "Rows",

@@ -138,6 +138,13 @@ def judged(ratio: Bounds | None, level: Fraction) -> Verdict:
     return Verdict.HOLDS if ratio.lower >= level else Verdict.VIOLATED
 
 
+def rates_engine(name: str) -> str:
+    """The engine that counts; others are refused."""
+    if name not in ("auto", "box", "exhaustive"):
+        raise EngineError(f"engine: rates are counted by 'box' or 'exhaustive', found {name!r}")
+    return "box" if name == "auto" else name
+
+
 class _GroupWatch(Watch):
     """Passes on what a run proves as it goes."""
 
@@ -172,9 +179,7 @@ class RateSearch:
     certificate: Path | None = None
 
     def __post_init__(self) -> None:
-        if self.engine not in ("auto", "box", "exhaustive"):
-            raise EngineError(f"engine: rates are counted by 'box' or 'exhaustive', found {self.engine!r}")
-        self.engine = "box" if self.engine == "auto" else self.engine
+        self.engine = rates_engine(self.engine)
         self.known = Known(len(self.groups))
         self.statuses: list[Status] = []
         self.ambiguous: list[float | None] = []

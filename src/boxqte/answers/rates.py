@@ -134,6 +134,11 @@ class GroupRates:
             return "no group has a rate above 0, so there is no ratio"
         return "the requirement lies within the engine's rounding error: engine 'exhaustive' is exact on small problems"
 
+    @property
+    def ordered(self) -> tuple[Group, ...]:
+        """The groups, those of the lowest rates first."""
+        return tuple(sorted(self.groups, key=lambda group: (group.rate.lower, group.rate.upper)))
+
     def to_frame(self) -> pd.DataFrame:
         """One row a group: its values, `mass`, bounds on the rate and on its ratio to the best one, and what the rows say."""
         import pandas as pd

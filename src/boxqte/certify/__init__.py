@@ -136,7 +136,7 @@ def _share(file: str | Path, model: TreeEnsemble, space: Space | None, of: int, 
                 if last.pop("sha256") and {*last} != {*KINDS}:
                     raise Rejected("the last line has other fields than fair, unfair, low, sha256")
                 about = q.asked, q.space, tuple(q.group), q.mass, check.boxes, len(check.open)
-                n = len({*check.axis_cuts} - {*dict(q.group)})  # the mass of a group is 1, without rounding
+                n = len({a for a in check.axis_cuts if check.used >> a & 1} | {a for a, _ in check.cuts})
                 # docs/certificates.md, 'Rounding'
                 error = Fraction(101 * (4 * n + BLOCK + 16), 100 * 2**53) + Fraction(2 * check.largest, int(FIXED))
                 found.append((check.masses, error, Verdict(*about, **last)))

@@ -56,8 +56,9 @@ class Checker:
             roots.append(stump)
         for axis, cells in q.group:
             roots = [self._restricted(root, axis, cells) for root in roots]
-            if any(self.axes_of[root] >> axis & 1 for root in roots):
-                raise Rejected("the group has values that the model tells apart")
+        self.used = reduce(int.__or__, [self.axes_of[root] for root in roots], 0)
+        if any(self.used >> axis & 1 for axis, _ in q.group):
+            raise Rejected("the group has values that the model tells apart")
         # box 0 is the whole space, or all of the group
         start = tuple(dict(q.group).get(a, cells) for a, cells in enumerate(full))
         self.open = {0: self._box(roots, q.constant, start)}
@@ -145,7 +146,7 @@ class Checker:
         """Check what is said of a closed box, and add up its masses."""
         mass = math.prod([self._grouped(a, box.cells[a], 0)[0][0] for a in self.axis_cuts])
         if token in ("f", "u", "b0,0") and self.simple:
-            low, high = self._bounds(box)
+            low, high = self.ends[:, box.trees].sum(axis=1) + box.constant
             fair = low.min() >= self.question.pos or high.max() <= self.question.neg or self._constant(box)
             unfair = high.min() <= self.question.neg and low.max() >= self.question.pos
             if not {"f": fair, "u": unfair, "b0,0": fair or unfair}[token]:
@@ -160,9 +161,6 @@ class Checker:
         for total, share in zip(self.masses, (1 - shares[0] - shares[1], *shares)):
             total.append(max(share, 0.0) * mass)
 
-    def _bounds(self, box: Box) -> Any:
-        return self.ends[:, box.trees].sum(axis=1) + box.constant
-
     def _constant(self, box: Box) -> bool:
         """Theorem 1: F is the same for all combinations of sensitive cells, whatever the other cells are."""
         touched = [t for t in box.trees if self.axes_of[t] & self.s_bits]
@@ -171,7 +169,7 @@ class Checker:
 
     def _by_bounds(self, box: Box) -> tuple[float, float]:
         """Theorem 3: each combination of sensitive cells on its own."""
-        q, (low, high) = self.question, self._bounds(box)
+        q, (low, high) = self.question, self.ends[:, box.trees].sum(axis=1) + box.constant
         unsure, sure_pos, sure_neg = (high < q.conf_pos) & (low > q.conf_neg), low >= q.conf_pos, high <= q.conf_neg
         unfair = sure_pos & (high.min() <= q.neg) | sure_neg & (low.max() >= q.pos)
         fair = sure_pos & (low.min() > q.neg) | sure_neg & (high.max() < q.pos)
