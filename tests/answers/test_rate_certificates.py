@@ -51,7 +51,7 @@ def check_random_problem(seed: int, file: Path, **how: Any) -> int:
 @pytest.fixture
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     """Boxes are counted only when they are small, so that there are splits to be proved."""
-    monkeypatch.setitem(rate_search.OPTIONS, "box", {"finish_limit": 8})
+    monkeypatch.setitem(rate_search.RECORDED, "finish_limit", 8)
 
 
 @pytest.mark.usefixtures("coarse")
@@ -78,12 +78,9 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Space, Path]:
     file = tmp_path_factory.mktemp("rates") / "certificate"
     space = Space([Attribute.categorical("a0", [0, 8, 16])] + [Attribute.integer(f"a{i}", 0, 23) for i in range(1, 9)])
     ensemble = resume_child.ensemble(7)
-    before = rate_search.OPTIONS["box"]
-    rate_search.OPTIONS["box"] = {"finish_limit": 60}
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(rate_search.RECORDED, "finish_limit", 60)
         rates = group_rates(ensemble, space, "a0", certificate=file, workers=1)
-    finally:
-        rate_search.OPTIONS["box"] = before
     assert rates.converged
     assert agree(rates, certify_parts(file, ensemble, space, 1))
     return ensemble, space, file

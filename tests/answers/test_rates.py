@@ -216,12 +216,9 @@ def test_bounds_hold_at_every_moment_of_many(problem: Problem) -> None:
 @contextlib.contextmanager
 def short_calls() -> Iterator[None]:
     """The engine reports after every box, and counts only small ones."""
-    before = rate_search.OPTIONS["box"]
-    rate_search.OPTIONS["box"] = {"finish_limit": 5, "call_nodes": 1, "batch": 1}
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(rate_search.OPTIONS, "box", {"finish_limit": 5, "call_nodes": 1, "batch": 1})
         yield
-    finally:
-        rate_search.OPTIONS["box"] = before
 
 
 def check_pairs(problem: Problem) -> None:

@@ -30,6 +30,7 @@ from boxqte.questions.grid import Grid
 PAIRED = 8  # up to so many groups are compared with the first one, where time ends before the rates are known
 SHARE_OF_RATES = 0.7  # of the time limit, where groups may be compared afterwards
 OPTIONS = {"box": {"finish_limit": 4000}}  # single groups are counted a little faster so (benchmarks/rates.py)
+RECORDED = {"finish_limit": 30_000}  # with a certificate: fewer boxes, which the checker is through with sooner
 ENOUGH = (Status.INTERRUPTED, Status.REQUIREMENT)  # after one of these nothing more is asked
 
 ZERO, ONE = Fraction(0), Fraction(1)
@@ -257,7 +258,7 @@ class RateSearch:
             return self._moment(float(1 - decided.undecided), nodes, open_boxes)
 
         limits = replace(self.limits, time_limit=None if seconds is None else seconds * share)
-        engine = make_engine(self.engine, OPTIONS.get(self.engine))
+        engine = make_engine(self.engine, OPTIONS.get(self.engine) if companions.recorder is None else RECORDED)
         outcome = engine.run(grid, limits, _GroupWatch(limits, hear), companions)
         self._nodes += outcome.details.get("nodes", 0)
         enough = hear(outcome.decided, 0, 0)

@@ -245,8 +245,8 @@ def group_rates(
     >>> rates.converged, [(group.name, round(group.rate.lower, 3)) for group in rates.groups]
     (True, [('0', 0.697), ('1', 0.0)])
     """
-    budget = TimeBudget(time_limit)
     limits = limits_of(time_limit, workers=workers, memory_limit=memory_limit, node_limit=node_limit)
+    budget = TimeBudget(limits.time_limit)
     proof = None if certificate is None else file_path(certificate, "certificate", CertificateError)
     level = None if require_ratio is None else fraction(require_ratio, PropertyError, "require_ratio")
     if level is not None and not 0 < level <= 1:

@@ -179,13 +179,14 @@ class Checker:
 
     def _counted(self, box: Box) -> tuple[float, float]:
         """Theorem 4: the unfair and the low share of a box, its trees taken as sums of independent parts."""
-        q = self.question
-        parts: list[tuple[int, tuple[int, ...]]] = [(self.s_bits, ())]  # axes, trees; the sensitive axes are one part
+        q, parts = self.question, list[Any]([(self.s_bits, ())])  # axes, trees; the sensitive axes are one part
         for t in box.trees:
-            met = [part for part in parts if part[0] & self.axes_of[t]]
-            axes = reduce(int.__or__, [part[0] for part in met], self.axes_of[t])
-            parts = [part for part in parts if not part[0] & axes]
-            parts.append((axes, (*[u for part in met for u in part[1]], t)))
+            axes = self.axes_of[t]
+            met = [part for part in parts if part[0] & axes]
+            for part in met:
+                axes |= part[0]
+            apart = [part for part in parts if not part[0] & axes]
+            parts = [*apart, (axes, (*[u for part in met for u in part[1]], t))]
         vector = [part for part in parts if part[0] & self.s_bits] or [(0, ())]
         table, classes, mass, least, most = self._part(box, *vector[0])
         scalars = [self._part(box, *part) for part in parts if part[0] and not part[0] & self.s_bits]
