@@ -243,7 +243,7 @@ def group_rates(
     >>> from boxqte.examples import loan_ensemble, loan_space
     >>> rates = group_rates(loan_ensemble(), loan_space(), "race")
     >>> rates.converged, [(group.name, round(group.rate.lower, 3)) for group in rates.groups]
-    (True, [('0', 0.697), ('1', 0.0)])
+    (True, [('0', 0.849), ('1', 0.849), ('2', 0.697), ('3', 1.0), ('4', 1.0)])
     """
     limits = limits_of(time_limit, workers=workers, memory_limit=memory_limit, node_limit=node_limit)
     budget = TimeBudget(limits.time_limit)

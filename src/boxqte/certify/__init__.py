@@ -90,7 +90,7 @@ def certify_parts(file: str | Path, model: object, space: Space | None, workers:
     >>> with tempfile.NamedTemporaryFile() as file:
     ...     rates = group_rates(loan_ensemble(), loan_space(), "race", certificate=file.name)
     ...     proved = certify_parts(file.name, loan_ensemble(), loan_space(), 1)
-    >>> [float(part.rate[0]) for part in proved] == [group.rate.lower for group in rates.groups]
+    >>> {float(part.rate[0]) for part in proved} == {group.rate.lower for group in rates.groups}
     True
     """
     n = workers or os.cpu_count() or 1
