@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from boxqte.api.audit import Audit, audit
     from boxqte.api.gate import Policy
     from boxqte.api.quantify import Quantification, quantify
-    from boxqte.auditing.policy import Requirement
+    from boxqte.auditing.policy import RatioRequirement, Requirement
     from boxqte.engines.protocol import Status
     from boxqte.errors import (
         BoxQTEError,
@@ -62,6 +62,7 @@ _WHERE = {
     "Policy": "api.gate",
     "PropertyError": "errors",
     "Quantification": "api.quantify",
+    "RatioRequirement": "auditing.policy",
     "Requirement": "auditing.policy",
     "Robustness": "questions.properties",
     "Rows": "answers.rows",
@@ -103,6 +104,7 @@ __all__ = [
     "Policy",
     "PropertyError",
     "Quantification",
+    "RatioRequirement",
     "Requirement",
     "Robustness",
     "Rows",

@@ -1,5 +1,5 @@
 """Fairness as a test, for pytest or any test runner: `assert_fair`, `assert_robust`, `assert_score_fair`, `assert_monotone`,
-and `assert_policy`.
+`assert_ratio`, and `assert_policy`.
 
 A test passes only on proof. If the bounds are still on both sides of what is required when the time is over, it fails
 and says so.
@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from boxqte.answers.rates import GroupRates, group_rates
 from boxqte.answers.verdict import Verdict
 from boxqte.api.gate import GateReport, Policy
 from boxqte.api.quantify import Quantification, quantify
-from boxqte.auditing.policy import Requirement, judge
+from boxqte.auditing.policy import RatioRequirement, Requirement, judge, rates_check
 from boxqte.exact import Number
 from boxqte.questions.properties import Direction, Fairness, Monotonicity, Property, Robustness, Scale, ScoreFairness
 from boxqte.report.text import check_text
@@ -128,6 +129,28 @@ def assert_robust(
     """
     __tracebackhide__ = True
     return _assert(model, space, Robustness(epsilon, kappa, tie=tie), at_least, limits)
+
+
+def assert_ratio(
+    model: object, space: Any, sensitive: str | Iterable[str], *, at_least: Number = "0.8", **limits: Any
+) -> GroupRates:
+    """Fail unless it is proved that the groups' rates of class 1 have at least this ratio; see `boxqte.group_rates`.
+
+    Examples
+    --------
+    >>> from boxqte.examples import loan_ensemble, loan_space
+    >>> _ = assert_ratio(loan_ensemble(), loan_space(), "race", at_least=0.6)
+    >>> assert_ratio(loan_ensemble(), loan_space(), "race")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    AssertionError: ratio of the group rates by race violated: required a ratio of at least 0.8, the ratio is 0.697...
+    """
+    __tracebackhide__ = True
+    requirement = RatioRequirement(sensitive, at_least)
+    rates = group_rates(model, space, sensitive, require_ratio=requirement.at_least, **limits)
+    check = rates_check(requirement, rates)
+    if check.verdict is not Verdict.HOLDS:
+        raise AssertionError(f"{requirement.name} {check_text(check)}")
+    return rates
 
 
 def assert_policy(policy: Policy | str | Path, model: object = None, space: Any = None, **limits: Any) -> GateReport:

@@ -16,7 +16,7 @@ from boxqte import Attribute, Fairness, Policy, Requirement, Robustness, Space, 
 from boxqte.certify import certify
 from boxqte.errors import BoxQTEError, EngineError, PropertyError, SpaceError
 from boxqte.examples import loan_ensemble, loan_space
-from boxqte.testing import assert_fair, assert_policy, assert_robust
+from boxqte.testing import assert_fair, assert_policy, assert_ratio, assert_robust
 
 MODEL, SPACE, RACE = loan_ensemble(), loan_space(), Fairness("race")
 PEOPLE = pd.DataFrame({"income": [500.0, 100.5], "race": [2, 1], "age": [40, 60]})
@@ -35,6 +35,8 @@ CALLS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (Fairness, {"sensitive": "race"}),
     (Robustness, {"epsilon": 0.1}),
     (Requirement, {"property": RACE, "at_least": 0.5}),
+    (boxqte.RatioRequirement, {"sensitive": "race", "require_ratio": 0.5}),
+    (boxqte.group_rates, {"model": MODEL, "space": SPACE, "sensitive": "race", "engine": "exhaustive", "data": PEOPLE}),
     (Policy, {"requirements": [Requirement(RACE, 0.5)]}),
     (Policy.load, {"path": "none.toml"}),
     (Policy([Requirement(RACE, 0.5)]).check, {"model": MODEL, "space": SPACE, "engine": "exhaustive"}),
@@ -50,6 +52,7 @@ CALLS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (certify, {"file": "none", "model": MODEL, "workers": 1}),
     (assert_fair, {"model": MODEL, "space": SPACE, "sensitive": "race", "at_least": 0.1, "engine": "exhaustive"}),
     (assert_robust, {"model": MODEL, "space": SPACE, "epsilon": {"age": 1}, "at_least": 0.1, "engine": "exhaustive"}),
+    (assert_ratio, {"model": MODEL, "space": SPACE, "sensitive": "race", "at_least": 0.1}),
     (assert_policy, {"policy": Policy([Requirement(RACE, 0.1)], engine="exhaustive"), "model": MODEL, "space": SPACE}),
 ]  # fmt: skip
 HARMLESS = {"command", "allow_pickle", "nearest", "batch", "where_", "replay", "merge", "flip", "distinct", "pure"}

@@ -132,7 +132,7 @@ def test_the_time_limit_is_shared_and_what_is_left_goes_on(monkeypatch: pytest.M
 
     monkeypatch.setattr("boxqte.auditing.audit.measure", noted)
     loan_audit(time_limit=400)
-    assert given == pytest.approx([100, 133, 200, 400], abs=20)
+    assert given == pytest.approx([85, 113, 170, 340], abs=17)  # some is kept for group rates
     assert given == sorted(given)
 
 

@@ -637,7 +637,7 @@ def test_help_imports_neither_numpy_nor_the_core() -> None:
 
 @pytest.mark.parametrize(
     "line", ["--help", "quantify --help", "space --help", "space infer --help", "space show --help", "model --help",
-             "model show --help", "demo --help", "engines --help"]
+             "model show --help", "demo --help", "engines --help", "rates --help"]
 )  # fmt: skip
 def test_every_command_has_help(run: Any, line: str) -> None:
     code, out, err = run(line)

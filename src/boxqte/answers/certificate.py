@@ -30,9 +30,11 @@ FORMAT = "boxqte certificate 1"
 class CertificateWriter:
     """Writes the certificate of one run (a driver.Recorder)."""
 
-    def __init__(self, path: str | Path, grid: AnyGrid):
+    def __init__(self, path: str | Path, grid: AnyGrid, group: Sequence[Sequence[Any]] = ()):
         self.path = Path(path)
         self.grid = grid
+        self.group = group
+        """Of a group's rate: the cells of each of its sensitive attributes; the file gets one more part."""
         self._cuts: dict[str, int] = {}  # the cuts that the file has, by their lines
         self._lines: dict[int, str] = {}  # kernel cut -> its line
         self._digest = hashlib.sha256()
@@ -48,13 +50,13 @@ class CertificateWriter:
         """Start the file, or go on from what `mark` gave when a checkpoint was written."""
         try:
             if mark is None:
-                self._file = open(self.path, "wb")  # noqa: SIM115 (it stays open while the search runs)
+                self._file = open(self.path, "ab" if self.group else "wb")  # noqa: SIM115 (open while the search runs)
             else:
                 self._go_on(mark)
         except OSError as error:
             raise CertificateError(f"certificate {self.path}: {error.strerror or error}") from None
         if mark is None:
-            self._write(json.dumps(header(self.grid)))  # box 0 is the whole space
+            self._write(json.dumps(header(self.grid, self.group)))  # box 0 is the whole space
 
     def _go_on(self, mark: int) -> None:
         with open(self.path, "r+b") as file:
@@ -118,7 +120,7 @@ class CertificateWriter:
             cuts = self._problem.cuts
             axis = self._problem.axis_ids[int(cuts.axis[kernel_cut])]
             mask = sum(int(word) << (64 * w) for w, word in enumerate(cuts.mask[kernel_cut].tolist()))
-            line = self._lines[kernel_cut] = json.dumps([axis, *_side(self.grid.axes[axis], mask)])
+            line = self._lines[kernel_cut] = json.dumps(side(self.grid, axis, mask))
         number = self._cuts.get(line)
         if number is None:
             number = self._cuts[line] = len(self._cuts)
@@ -162,19 +164,24 @@ class CertificateWriter:
         self._zip.write(data)
 
 
-def header(grid: AnyGrid) -> dict[str, Any]:
+def header(grid: AnyGrid, group: Sequence[Sequence[Any]] = ()) -> dict[str, Any]:
     """What the certificate is about."""
-    about = {
-        "model": grid.ensemble.fingerprint(),
-        "space": grid.space.to_json(),
-        "property": grid.property.to_json(),
-    }
+    asked = grid.property.to_json()
+    if group:
+        asked |= {"kind": "group rate", "sensitive": [grid.space.names[a] for a, *_ in group], "group": group}
+    about = {"model": grid.ensemble.fingerprint(), "space": grid.space.to_json(), "property": asked}
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
     return {"format": FORMAT, **about, "question": digest}
 
 
-def _side(axis: Axis, mask: int) -> tuple[list[Any], int]:
-    """The yes side of a cut: the values (by index) or ranges that it holds, and whether it holds the missing value."""
+def side(grid: AnyGrid, axis: int, mask: int) -> list[Any]:
+    """Some cells of an axis as a line of a cut says it: the attribute, and what they hold of it."""
+    own = grid.axes[axis]
+    return [grid.space.names.index(own.attribute.name), *_held(own, mask)]
+
+
+def _held(axis: Axis, mask: int) -> tuple[list[Any], int]:
+    """The values (by index) or ranges that the cells hold, and whether they hold the missing value."""
     held = [cell for i, cell in enumerate(axis.cells) if mask >> i & 1]
     missing = int(any(cell.missing for cell in held))
     if not axis.attribute.is_numeric:

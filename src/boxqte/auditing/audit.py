@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from boxqte.answers.quantify import measure, summary
+from boxqte.answers.rates import GroupRates, group_rates
 from boxqte.answers.result import ModelSummary, Result
 from boxqte.answers.verdict import Verdict
 from boxqte.auditing.policy import (
@@ -24,10 +25,12 @@ from boxqte.auditing.policy import (
     Check,
     GateReport,
     Policy,
+    RatioRequirement,
     Requirement,
     both_runs,
     judge,
     no_counterexample,
+    rates_check,
     within_bounds,
 )
 from boxqte.basics.budget import TimeBudget, asked_in_turn
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
 
 TIME_LIMIT = 300.0
 ROBUSTNESS_RATE = Fraction(1, 100)
+RATES_SHARE = 0.15  # of the time limit, for group rates
 REPORT_SHARE = 0.3  # of the time limit, where a report is to be made
 REPORT_SECONDS = 60.0  # for a report that nobody said was to be made; or as long as the audit took
 FINISH_SECONDS = 0.5  # for what comes behind the last search: putting the page together
@@ -75,6 +79,8 @@ class Audit:
     questions: tuple[Question, ...]
     space: Space
     model: ModelSummary
+    rates: tuple[GroupRates, ...] = ()
+    """The rates of class 1 by each sensitive attribute; none for a model of three and more classes."""
     inference: Inference | None = None
     gate: GateReport | None = None
     command: str = ""
@@ -111,7 +117,8 @@ class Audit:
 
     @property
     def interrupted(self) -> bool:
-        return any(result.status is Status.INTERRUPTED for result in self.results)
+        statuses = [result.status for result in self.results] + [rates.status for rates in self.rates]
+        return Status.INTERRUPTED in statuses
 
     def to_frame(self) -> pd.DataFrame:
         """One row a question: bounds, value, the statistical interval, status, seconds, remarks, and the verdict where
@@ -138,7 +145,7 @@ class Audit:
         """What is required of the question's property."""
         if self.gate is None:
             return []
-        return [check for check in self.gate.checks if check.requirement.property == question.property]
+        return [c for c in self.gate.checks if c.rates is None and c.requirement.property == question.property]
 
     def to_json(self) -> dict[str, Any]:
         """Everything as a JSON object (the format of `boxqte audit --json`)."""
@@ -148,6 +155,7 @@ class Audit:
             "questions": [
                 {"name": q.name, "result": None if q.result is None else q.result.to_json()} for q in self.questions
             ],
+            "rates": [rates.to_json() for rates in self.rates],
             "gate": None if self.gate is None else self.gate.to_json(),
             "notes": list(self.notes),
             "command": self.command,
@@ -292,7 +300,7 @@ def answered(
     known = {prop for _, prop in asked}
     asked = [*asked]
     for requirement in requirements:
-        if requirement.property not in known:
+        if requirement.property not in known and not isinstance(requirement, RatioRequirement):
             known.add(requirement.property)
             asked.append((requirement.name, requirement.property))
     for _, prop in asked:
@@ -305,8 +313,9 @@ def answered(
         return measure(imported, space, prop, engine=engine, limits=own, progress=watcher)
 
     kept = 0.0 if clock.seconds is None else clock.seconds * (REPORT_SHARE if report else 0.0)
+    for_rates = 0.0 if clock.seconds is None else clock.seconds * RATES_SHARE
     results = asked_in_turn(
-        TimeBudget(None if clock.seconds is None else max(clock.left - kept, 0.0)),
+        TimeBudget(None if clock.seconds is None else max(clock.left - kept - for_rates, 0.0)),
         asked,
         ask,
         again=lambda question, before, limit: both_runs(before, ask(question, limit)),
@@ -315,12 +324,44 @@ def answered(
     )
     answers = [None if r is None else _proved(r, clock.left - kept) for r in results]
     questions = _share_proofs([Question(name, prop, r) for (name, prop), r in zip(asked, answers)])
+    rates: list[GroupRates] = []
+    stopped = any(q.result is None or q.result.status is Status.INTERRUPTED for q in questions)
+    single = {p.sensitive: None for _, p in asked if isinstance(p, Fairness) and len(p.sensitive) == 1}
+    required = {r.property.sensitive: None for r in requirements if isinstance(r, RatioRequirement)}
+    wanted = [*(single if imported.ensemble.is_binary else {}), *(names for names in required if names not in single)]
+    turns = TimeBudget(None if clock.seconds is None else max(clock.left - kept, 0.0), len(wanted))
+    for names in [] if stopped else wanted:
+        limit = turns.next_share()
+        found = group_rates(
+            imported,
+            space,
+            names,
+            engine=engine if engine == "exhaustive" else "box",
+            time_limit=limit,
+            workers=limits.workers,
+            memory_limit=limits.memory_limit,
+            progress=None if progress is None else _named(progress, f"group rates by {', '.join(names)}", limit),
+        )
+        rates.append(found)
+        if found.status is Status.INTERRUPTED:
+            break
     gate = None
     if requirements:
-        by_property = {q.property: q.result for q in questions}
-        checks = tuple(_judged(r, by_property[r.property], clock.left - kept) for r in requirements)
-        gate = GateReport(checks, imported.source, policy, imported.ensemble.decision)
-    return Audit(questions, space, summary(imported), gate=gate, clock=clock if report else None)
+        by_property, by_names = {q.property: q.result for q in questions}, {r.sensitive: r for r in rates}
+        checks = [
+            _judged_ratio(r, by_names.get(r.property.sensitive))
+            if isinstance(r, RatioRequirement)
+            else _judged(r, by_property[r.property], clock.left - kept)
+            for r in requirements
+        ]
+        gate = GateReport(tuple(checks), imported.source, policy, imported.ensemble.decision)
+    return Audit(questions, space, summary(imported), tuple(rates), gate=gate, clock=clock if report else None)
+
+
+def _judged_ratio(requirement: RatioRequirement, rates: GroupRates | None) -> Check:
+    if rates is None:
+        return _judged(requirement, None, 0.0)
+    return rates_check(requirement, replace(rates, require_ratio=requirement.at_least))
 
 
 def _proved(result: Result, seconds: float) -> Result:

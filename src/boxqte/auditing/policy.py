@@ -16,24 +16,27 @@ from pathlib import Path
 from typing import Any, Self
 
 from boxqte.answers.quantify import measure
+from boxqte.answers.rate_search import rates_engine
+from boxqte.answers.rates import GroupRates, group_rates
 from boxqte.answers.result import Result
 from boxqte.answers.verdict import Verdict, decide
 from boxqte.answers.verify import verify
 from boxqte.basics.budget import TimeBudget, asked_in_turn
 from boxqte.basics.checks import file_path, seconds
-from boxqte.basics.toml import a_table, a_text, known_fields, read_toml
+from boxqte.basics.toml import a_table, a_text, known_fields, read_toml, texts
 from boxqte.engines.protocol import Decided, Limits, Progress, Status
 from boxqte.errors import BoxQTEError, PolicyError, PropertyError
 from boxqte.exact import Number, fraction, plain, shown
 from boxqte.models.decision import DecisionRule, Threshold, read_decision
 from boxqte.models.importers import ImportedModel
-from boxqte.questions.properties import Property
+from boxqte.questions.properties import Fairness, Property
 from boxqte.questions.reading import FIELDS, monotone_of, read_property
 from boxqte.space.space import Space
 
 VERIFY_SECONDS = 60.0  # to settle a requirement of exactly 1
 POLICY_FIELDS = ("model", "space", "decision_threshold", "time_limit", "engine", "require")
 REQUIREMENT_FIELDS = (*FIELDS, "at_least")
+RATIO_FIELDS = ("sensitive", "require_ratio")
 
 
 def share(value: object, where: str) -> Fraction:
@@ -84,15 +87,47 @@ class Requirement:
         return {"name": self.name, **self.property.to_json(), "at_least": plain(self.at_least)}
 
 
+class RatioRequirement(Requirement):
+    """The least ratio of two groups' rates (`group_rates`): 0.8 is the four-fifths rule.
+
+    Examples
+    --------
+    >>> str(RatioRequirement("sex", 0.8))
+    'ratio of the group rates by sex at least 0.8'
+    """
+
+    def __init__(self, sensitive: str | Iterable[str], require_ratio: Number, *, name: str | None = None):
+        super().__init__(Fairness(sensitive), share(require_ratio, "require_ratio"), name=name)
+        if name is None:
+            object.__setattr__(self, "name", f"ratio of the group rates by {', '.join(self.property.sensitive)}")
+
+    def __str__(self) -> str:
+        by = ", ".join(self.property.sensitive)
+        return f"ratio of the group rates by {by} at least {plain(self.at_least)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The requirement as a JSON object; its fields are those of a policy file."""
+        sensitive = list(self.property.sensitive)
+        return {"name": self.name, "sensitive": sensitive, "require_ratio": plain(self.at_least)}
+
+
 @dataclass(frozen=True, eq=False)
 class Check:
-    """A requirement and what is proved about it; `result` is None if it was not asked (see `why`)."""
+    """A requirement and what is proved about it; `result` is None if it was not asked (see `why`), or if rates were."""
 
     requirement: Requirement
     verdict: Verdict
     result: Result | None = None
     why: str = ""
     seconds: float = 0.0
+    rates: GroupRates | None = None
+    """The answer to a `RatioRequirement`."""
+
+    @property
+    def status(self) -> Status | None:
+        """Why the search ended; None if it was not begun."""
+        answer = self.result if self.rates is None else self.rates
+        return None if answer is None else answer.status
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -122,7 +157,7 @@ class GateReport:
 
     @property
     def interrupted(self) -> bool:
-        return any(c.result is not None and c.result.status is Status.INTERRUPTED for c in self.checks)
+        return any(check.status is Status.INTERRUPTED for check in self.checks)
 
     def to_json(self) -> dict[str, Any]:
         """All of it as a JSON object (the format of `boxqte gate --json`)."""
@@ -137,6 +172,7 @@ class GateReport:
                     "verdict": str(check.verdict),
                     "why": check.why,
                     "result": None if check.result is None else check.result.to_json(),
+                    **({} if check.rates is None else {"rates": check.rates.to_json()}),
                 }
                 for check in self.checks
             ],
@@ -247,9 +283,14 @@ def judged(
     """Ask about every requirement, each until it is decided. After Ctrl-C the rest is not asked, and undecided."""
     for requirement in policy.requirements:
         check_fits(requirement, space)
+        if isinstance(requirement, RatioRequirement):
+            rates_engine(engine)
 
     def ask(requirement: Requirement, limit: float | None) -> Check:
         hears = None if progress is None else lambda moment: progress(requirement, limit, moment)
+        if isinstance(requirement, RatioRequirement):
+            own = replace(limits, time_limit=limit)
+            return judge_ratio(requirement, imported, space, engine=engine, limits=own, progress=hears)
         result = measure(
             imported,
             space,
@@ -262,6 +303,8 @@ def judged(
 
     def again(requirement: Requirement, before: Check, limit: float | None) -> Check:
         newer = ask(requirement, limit)
+        if isinstance(requirement, RatioRequirement):
+            return replace(newer, seconds=before.seconds + newer.seconds)
         assert before.result is not None
         assert newer.result is not None
         return judge(requirement, both_runs(before.result, newer.result), seconds=clock.left)
@@ -271,8 +314,8 @@ def judged(
         policy.requirements,
         ask,
         again=again,
-        is_open=lambda _, check: check.verdict is Verdict.UNDECIDED and _status(check) is Status.TIME,
-        stopped=lambda check: _status(check) is Status.INTERRUPTED,
+        is_open=lambda _, check: check.verdict is Verdict.UNDECIDED and check.status is Status.TIME,
+        stopped=lambda check: check.status is Status.INTERRUPTED,
     )
     checks = [
         Check(requirement, Verdict.UNDECIDED, why="not asked: interrupted") if check is None else check
@@ -281,8 +324,33 @@ def judged(
     return GateReport(tuple(checks), imported.source, policy.source, imported.ensemble.decision)
 
 
-def _status(check: Check) -> Status | None:
-    return None if check.result is None else check.result.status
+def judge_ratio(
+    requirement: RatioRequirement,
+    imported: ImportedModel,
+    space: Space,
+    *,
+    engine: str,
+    limits: Limits,
+    progress: Callable[[Progress], None] | None = None,
+) -> Check:
+    """Count the groups until the ratio is decided."""
+    found = group_rates(
+        imported,
+        space,
+        requirement.property.sensitive,
+        require_ratio=requirement.at_least,
+        engine=engine,
+        time_limit=limits.time_limit,
+        workers=limits.workers,
+        memory_limit=limits.memory_limit,
+        progress=progress,
+    )
+    return rates_check(requirement, found)
+
+
+def rates_check(requirement: RatioRequirement, found: GroupRates) -> Check:
+    """The check that rates amount to, of which the ratio is required."""
+    return Check(requirement, found.verdict or Verdict.UNDECIDED, None, found.why, found.seconds, found)
 
 
 def both_runs(before: Result, newer: Result) -> Result:
@@ -350,6 +418,8 @@ def _requirements(name: str, line: Any, source: str) -> list[Requirement]:
     """What a line requires: one property, or of several monotone attributes one each."""
     where = f"{source}: require.{name}"
     table = a_table(line, where, PolicyError)
+    if "require_ratio" in table:
+        return [_ratio_requirement(name, table, where)]
     known_fields(table, REQUIREMENT_FIELDS, where, PolicyError)
     if "at_least" not in table:
         raise PolicyError(f"{where}: at_least is missing; expected the least share, such as at_least = 0.99")
@@ -365,3 +435,17 @@ def _requirements(name: str, line: Any, source: str) -> list[Requirement]:
         ]
     except PropertyError as error:
         raise PolicyError(f"{where}.{error}") from None
+
+
+def _ratio_requirement(name: str, table: Mapping[str, Any], where: str) -> RatioRequirement:
+    known_fields(table, RATIO_FIELDS, where, PolicyError)
+    if "sensitive" not in table:
+        raise PolicyError(f"{where}: sensitive is missing; expected the attribute whose values are the groups")
+    sensitive = texts(table["sensitive"], f"{where}.sensitive", PolicyError)
+    level = share(table["require_ratio"], f"{where}.require_ratio")
+    try:
+        return RatioRequirement(sensitive, level, name=name)
+    except PolicyError:
+        raise
+    except BoxQTEError as error:
+        raise PolicyError(f"{where}: {error}") from None

@@ -12,14 +12,13 @@ import json
 import math
 import os
 import zlib
-from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from boxqte.certify.checker import Checker
 from boxqte.certify.question import BLOCK, CLOSE, FIXED, KINDS, NONSENSE, Question, Rejected
@@ -28,26 +27,37 @@ from boxqte.models.ensemble import TreeEnsemble
 from boxqte.models.importers import load_model
 from boxqte.space.space import Space, read_space
 
-__all__ = ["Rejected", "Verdict", "certify"]
+__all__ = ["Rejected", "Verdict", "certify", "certify_parts"]
+
+# What one process found of a part: the masses of the boxes that it checked, their rounding error, and what is stated.
+Share = tuple[list[Any], Fraction, "Verdict"]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a certificate proves: lower bounds of three masses, and through them bounds of the measure."""
+    """What a certificate proves: lower bounds of three masses, and through them bounds of the measure, or of a group's rate."""
 
     asked: dict[str, Any]
+    space: Space
+    group: tuple[tuple[int, int], ...]
+    mass: Fraction
+    boxes: int
+    open_boxes: int
     fair: float
     unfair: float
     low: float
-    boxes: int
-    open_boxes: int
 
     @property
     def measure(self) -> tuple[Fraction, Fraction] | None:
         """Bounds of M = 1 - |X_unfair| / |X_kappa|; None if it is proved that nothing is confident."""
         confident = 1 - Fraction(self.low)
-        lower = Fraction(self.fair) / confident if confident > 0 else Fraction(0)
-        return (lower, max(1 - Fraction(self.unfair) / confident, lower)) if confident > 0 else None
+        ends = Fraction(self.fair), max(confident - Fraction(self.unfair), Fraction(self.fair))
+        return (ends[0] / confident, ends[1] / confident) if confident > 0 else None
+
+    @property
+    def rate(self) -> tuple[Fraction, Fraction] | None:
+        """Bounds of the share of the group that gets class 1; None if the question is another one."""
+        return (Fraction(self.unfair), 1 - Fraction(self.fair)) if self.group else None
 
 
 def certify(file: str | Path, model: object, *, space: Space | None = None, workers: int | None = None) -> Verdict:
@@ -63,79 +73,100 @@ def certify(file: str | Path, model: object, *, space: Space | None = None, work
     ...     certify(file.name, loan_ensemble(), workers=1).unfair == result.decided.unfair
     True
     """
+    parts = certify_parts(file, model, space, workers)
+    if parts[0].group:
+        raise CertificateError(f"{file}: has the rates of {len(parts)} groups; certify_parts checks them")
+    return parts[0]
+
+
+def certify_parts(file: str | Path, model: object, space: Space | None, workers: int | None) -> list[Verdict]:
+    """The same for all parts of a certificate: of group rates there is one for each group, and all groups are there.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from boxqte import group_rates
+    >>> from boxqte.examples import loan_ensemble, loan_space
+    >>> with tempfile.NamedTemporaryFile() as file:
+    ...     rates = group_rates(loan_ensemble(), loan_space(), "race", certificate=file.name)
+    ...     proved = certify_parts(file.name, loan_ensemble(), loan_space(), 1)
+    >>> {float(part.rate[0]) for part in proved} == {group.rate.lower for group in rates.groups}
+    True
+    """
     n = workers or os.cpu_count() or 1
     if not isinstance(n, int) or not 1 <= n <= 10_000:
         raise CertificateError(f"workers: expected a whole number above 0, found {workers!r}")
     share = partial(_share, file, load_model(model).ensemble, None if space is None else read_space(space), n)
-    if n == 1:
-        parts = [share(0)]
-    else:
-        with ProcessPoolExecutor(n) as pool:
-            parts = list(pool.map(share, range(n)))
-    first, largest = parts[0], max(part.largest for part in parts)
-    # docs/certificates.md, 'Rounding'; fair = 1 - unfair - low of a box has the errors of all three
-    error = Fraction(101 * (4 * first.n_axes + BLOCK + 16), 100 * 2**53) + Fraction(2 * largest, int(FIXED))
-    proved = []
+    with ProcessPoolExecutor(n) as pool:  # it has no process before it is given something to do
+        parts = [*zip(*(map if n == 1 else pool.map)(share, range(n)))]
+    stated = [part[0][2] for part in parts]
+    # groups that differ are disjoint, if on each attribute their sets of cells are the same or disjoint
+    sets = [{cells for _, cells in own} for own in zip(*(v.group for v in stated))]
+    apart = len({v.group for v in stated}) == len(stated) and all(sum(own) == reduce(int.__or__, own) for own in sets)
+    same = {(v.space.fingerprint(), v.asked["tie"], *(a for a, _ in v.group)) for v in stated}
+    if len(same) != 1 or not apart or sum(v.mass for v in stated) != 1:
+        raise Rejected(f"{file}: its parts are not all groups of one question, each once")
+    return [_proved(file, part) for part in parts]
+
+
+def _proved(file: str | Path, shares: Sequence[Share]) -> Verdict:
+    """The sums of all processes, less what rounding may have added, against what is stated."""
+    error, stated, proved = max(error for _, error, _ in shares), shares[0][2], list[float]()
     for k, kind in enumerate(KINDS):
-        stated = first.last[kind]
-        summed = Fraction(math.fsum(x for part in parts for x in part.masses[k]))
+        mass, summed = getattr(stated, kind), Fraction(math.fsum(x for masses, _, _ in shares for x in masses[k]))
+        # fair = 1 - unfair - low of a box has the errors of all three
         own = max(summed - error * (1 if k else 3), Fraction(0))
-        if not isinstance(stated, float) or not 0 <= stated <= 1 or abs(Fraction(stated) - own) > CLOSE:
-            raise Rejected(f"{file}: the {kind} mass is stated as {stated!s:.40}, its boxes prove {float(own):.15g}")
-        proved.append(stated if stated <= own else math.nextafter(float(own), 0))
-    return Verdict(first.asked, proved[0], proved[1], proved[2], first.boxes, first.n_open)
+        if not isinstance(mass, float) or not 0 <= mass <= 1 or abs(Fraction(mass) - own) > CLOSE:
+            raise Rejected(f"{file}: the {kind} mass is stated as {mass!s:.40}, its boxes prove {float(own):.15g}")
+        proved.append(mass if mass <= own else math.nextafter(float(own), 0))
+    return replace(stated, fair=proved[0], unfair=proved[1], low=proved[2])
 
 
-class Share(NamedTuple):
-    """What one process found: the masses of the boxes that it checked, and what all processes see."""
-
-    masses: list[array[float]]
-    largest: int
-    asked: dict[str, Any]
-    last: dict[str, Any]
-    n_axes: int
-    boxes: int
-    n_open: int
-
-
-def _share(file: str | Path, model: TreeEnsemble, space: Space | None, n: int, k: int) -> Share:
-    """Follow all lines, and check the claims of every n-th one."""
-    number, last = 1, {}
+def _share(file: str | Path, model: TreeEnsemble, space: Space | None, of: int, k: int) -> list[Share]:
+    """Follow all lines, and check the claims of some: those of process k of so many."""
+    number, found, check = 1, list[Share](), None
     try:
-        lines = _lines(file)
-        question = Question(json.loads(next(lines)), model, space)
-        check = Checker(question)
-        for number, line in enumerate(lines, 2):
-            if line[0] == "[":
-                check.cuts.append(question.cut_of(*json.loads(line)))
+        for number, line in enumerate(_lines(file), 1):
+            if check is None:
+                check = Checker(Question(json.loads(line), model, space))
+            elif line[0] == "[":
+                check.cuts.append(check.question.cut_of(*json.loads(line)))
             elif line[0] == "{":
-                last = json.loads(line)
+                q, last = check.question, json.loads(line)
+                if last.pop("sha256") and {*last} != {*KINDS}:
+                    raise Rejected("the last line has other fields than fair, unfair, low, sha256")
+                about = q.asked, q.space, tuple(q.group), q.mass, check.boxes, len(check.open)
+                n = len({a for a in check.axis_cuts if check.used >> a & 1} | {a for a, _ in check.cuts})
+                # docs/certificates.md, 'Rounding'
+                error = Fraction(101 * (4 * n + BLOCK + 16), 100 * 2**53) + Fraction(2 * check.largest, int(FIXED))
+                found.append((check.masses, error, Verdict(*about, **last)))
+                check = None
             else:
-                check.follow(line.split(), number % n == k)
-        if set(last) != {*KINDS, "sha256"}:
-            raise Rejected("the last line has other fields than fair, unfair, low, sha256")
+                check.follow(line.split(), number % of == k)
     except BoxQTEError as error:
         raise type(error)(f"{file}, line {number}: {error}") from None
     except NONSENSE as error:
         raise Rejected(f"{file}, line {number}: has no meaning ({type(error).__name__}: {error})") from None
-    return Share(check.masses, check.largest, question.asked, last, len(check.axis_cuts), check.boxes, len(check.open))
+    return found
 
 
 def _lines(file: str | Path) -> Iterator[str]:
-    """The lines of the file; the last one must have the digest of all before it, and be the last."""
-    digest = hashlib.sha256()
+    """The lines of the file; the last one of a part must have the digest of all lines of the part before it."""
+    digest, inside = hashlib.sha256(), -1  # how many lines of a part were read
     try:
         with gzip.open(file, "rt", encoding="utf-8", newline="\n") as stream:
-            for number, line in enumerate(stream):
-                if number and line[0] == "{":
-                    if json.loads(line)["sha256"] != digest.hexdigest() or stream.read(1):
+            for line in stream:
+                if inside > 0 and line[0] == "{":
+                    if json.loads(line)["sha256"] != digest.hexdigest():
                         raise Rejected("the checksum does not fit: the certificate was changed")
-                    yield line
-                    return
-                digest.update(line.encode())
+                    digest, inside = hashlib.sha256(), 0
+                else:
+                    digest.update(line.encode())
+                    inside = max(inside, 0) + 1
                 yield line
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         if isinstance(error, OSError) and error.strerror:
             raise CertificateError(f"cannot be read: {error.strerror}") from None
         raise Rejected(f"is no certificate, or is damaged or cut short ({error})") from None
-    raise Rejected("the certificate is not finished: its last line is missing")
+    if inside:
+        raise Rejected("the certificate is not finished: its last line is missing")

@@ -29,8 +29,8 @@ class Checker:
         self.masses = [array("d") for _ in KINDS]
         self.boxes = self.largest = 0
         self.simple = q.conf_pos == q.conf_neg + 1  # every input is confident: signs are all that counts
-        full = tuple((1 << len(axis.masses)) - 1 for axis in q.axes)
-        tests = [*q.tests.values(), *((q.group_axis, cells) for cells, _ in q.shifts[1:])]
+        self.full = full = tuple((1 << len(axis.masses)) - 1 for axis in q.axes)
+        tests = [*q.tests.values(), *((axis, cells) for axis, shifts in q.stumps for cells, _ in shifts[1:])]
         # a test and its opposite are one cut, which holds cell 0
         asked = sorted({(a, cells if cells & 1 else full[a] ^ cells) for a, cells in tests if 0 < cells < full[a]})
         self.cut_list, self.cut_number = asked, {cut: i for i, cut in enumerate(asked)}
@@ -43,20 +43,25 @@ class Checker:
         self.s_yes = {c: np.array([cells >> row[self.s_axes.index(a)] & 1 for row in rows], bool)
                       for c, (a, cells) in enumerate(asked) if a in self.s_axes}  # fmt: skip
         # residual trees: a record is (cut, yes, no), or (-1, value, 0)
-        self.records: list[tuple[int, int, int]] = []
-        self.numbers: dict[tuple[int, int, int], int] = {}
-        self.axes_of: list[int] = []
-        self.cuts_of: list[int] = []
+        self.records, self.numbers = list[tuple[int, int, int]](), dict[tuple[int, int, int], int]()
+        self.axes_of, self.cuts_of = list[int](), list[int]()
         self.ends = np.zeros((2, 64, len(rows)), q.dtype)  # [least, largest] x record x sensitive combination
-        self.moves: dict[tuple[int, int], dict[int, int]] = {}
+        self.moves, self.cuts = dict[tuple[int, int], dict[int, int]](), list[tuple[int, int]]()
         self.groups, self.tables, self.parts, self.orders = Cache(), Cache(), Cache(), Cache()
-        self.cuts: list[tuple[int, int]] = []  # of the certificate
         roots = [self._tree(root, [*full]) for root in q.model.roots.tolist()]
-        by_group = self._record(-1, q.shifts[0][1], 0)
-        for cells, shift in q.shifts[1:]:
-            by_group = self._test(q.group_axis, cells, self._record(-1, shift, 0), by_group)
-        roots.append(by_group)
-        self.open = {0: self._box(roots, q.constant, full)}  # box 0 is the whole space
+        for axis, shifts in q.stumps:
+            stump = self._record(-1, shifts[0][1], 0)
+            for cells, shift in shifts[1:]:
+                stump = self._test(axis, cells, self._record(-1, shift, 0), stump)
+            roots.append(stump)
+        for axis, cells in q.group:
+            roots = [self._restricted(root, axis, cells) for root in roots]
+        self.used = reduce(int.__or__, [self.axes_of[root] for root in roots], 0)
+        if any(self.used >> axis & 1 for axis, _ in q.group):
+            raise Rejected("the group has values that the model tells apart")
+        # box 0 is the whole space, or all of the group
+        start = tuple(dict(q.group).get(a, cells) for a, cells in enumerate(full))
+        self.open = {0: self._box(roots, q.constant, start)}
 
     def _tree(self, node: int, domain: list[int]) -> int:
         """The record of the tree below a node of the model, for points whose cells lie in the domain."""
@@ -70,11 +75,8 @@ class Checker:
 
     def _test(self, axis: int, cells: int, inside: int, outside: int) -> int:
         """The record of a test of the cells on an axis."""
-        if cells & 1:
-            return self._record(self.cut_number[axis, cells], inside, outside)
-        return self._record(
-            self.cut_number[axis, (1 << len(self.question.axes[axis].masses)) - 1 ^ cells], outside, inside
-        )
+        cut = self.cut_number[axis, cells if cells & 1 else self.full[axis] ^ cells]
+        return self._record(cut, inside, outside) if cells & 1 else self._record(cut, outside, inside)
 
     def _record(self, cut: int, yes: int, no: int) -> int:
         """The number of a record; equal records have equal numbers, and a cut with equal sides is none."""
@@ -144,7 +146,7 @@ class Checker:
         """Check what is said of a closed box, and add up its masses."""
         mass = math.prod([self._grouped(a, box.cells[a], 0)[0][0] for a in self.axis_cuts])
         if token in ("f", "u", "b0,0") and self.simple:
-            low, high = self._bounds(box)
+            low, high = self.ends[:, box.trees].sum(axis=1) + box.constant
             fair = low.min() >= self.question.pos or high.max() <= self.question.neg or self._constant(box)
             unfair = high.min() <= self.question.neg and low.max() >= self.question.pos
             if not {"f": fair, "u": unfair, "b0,0": fair or unfair}[token]:
@@ -153,15 +155,11 @@ class Checker:
         else:
             shares = {"c": self._counted, "b": self._by_bounds}[token[0]](box)
             stated = [float(part) for part in token[1:].split(",")]
-            if len(stated) != (1 if self.simple else 2):
-                raise Rejected(f"'{token}' has too few or too many masses")
-            if not all(abs(claim - share * mass) <= CLOSE * mass for claim, share in zip(stated, shares)):
+            close = all(abs(claim - share * mass) <= CLOSE * mass for claim, share in zip(stated, shares))
+            if len(stated) != (1 if self.simple else 2) or not close:
                 raise Rejected(f"'{token}' is wrong, the masses are {shares[0] * mass:.15g}, {shares[1] * mass:.15g}")
         for total, share in zip(self.masses, (1 - shares[0] - shares[1], *shares)):
             total.append(max(share, 0.0) * mass)
-
-    def _bounds(self, box: Box) -> Any:
-        return self.ends[:, box.trees].sum(axis=1) + box.constant
 
     def _constant(self, box: Box) -> bool:
         """Theorem 1: F is the same for all combinations of sensitive cells, whatever the other cells are."""
@@ -171,7 +169,7 @@ class Checker:
 
     def _by_bounds(self, box: Box) -> tuple[float, float]:
         """Theorem 3: each combination of sensitive cells on its own."""
-        q, (low, high) = self.question, self._bounds(box)
+        q, (low, high) = self.question, self.ends[:, box.trees].sum(axis=1) + box.constant
         unsure, sure_pos, sure_neg = (high < q.conf_pos) & (low > q.conf_neg), low >= q.conf_pos, high <= q.conf_neg
         unfair = sure_pos & (high.min() <= q.neg) | sure_neg & (low.max() >= q.pos)
         fair = sure_pos & (low.min() > q.neg) | sure_neg & (high.max() < q.pos)
@@ -181,17 +179,14 @@ class Checker:
 
     def _counted(self, box: Box) -> tuple[float, float]:
         """Theorem 4: the unfair and the low share of a box, its trees taken as sums of independent parts."""
-        q = self.question
-        parts: list[tuple[int, tuple[int, ...]]] = [(self.s_bits, ())]  # axes, trees; the sensitive axes are one part
+        q, parts = self.question, list[Any]([(self.s_bits, ())])  # axes, trees; the sensitive axes are one part
         for t in box.trees:
-            axes, apart = self.axes_of[t], []
-            joined: tuple[int, ...] = (t,)
-            for part in parts:
-                if part[0] & axes:
-                    axes, joined = axes | part[0], part[1] + joined
-                else:
-                    apart.append(part)
-            parts = [*apart, (axes, joined)]
+            axes = self.axes_of[t]
+            met = [part for part in parts if part[0] & axes]
+            for part in met:
+                axes |= part[0]
+            apart = [part for part in parts if not part[0] & axes]
+            parts = [*apart, (axes, (*[u for part in met for u in part[1]], t))]
         vector = [part for part in parts if part[0] & self.s_bits] or [(0, ())]
         table, classes, mass, least, most = self._part(box, *vector[0])
         scalars = [self._part(box, *part) for part in parts if part[0] and not part[0] & self.s_bits]
@@ -209,9 +204,8 @@ class Checker:
 
         def below(margin: Any, level: int) -> Any:
             """For every cell and every entry of A the mass of B with margin + a + b <= level."""
-            return prefix[
-                key.searchsorted(np.subtract.outer(level - box.constant - margin, value).reshape(-1), "right")
-            ]
+            most_b = np.subtract.outer(level - box.constant - margin, value).reshape(-1)
+            return prefix[key.searchsorted(most_b, "right")]
 
         if self.simple:
             return _total(weight * (below(least, q.neg) - below(most, q.neg))), 0.0
@@ -243,10 +237,8 @@ class Checker:
             if self.simple and (own or not axes):
                 kept = np.flatnonzero(least < most)
                 least, most, mass = least[kept], most[kept], mass[kept]
-            table = None if self.simple else np.asarray(first + rest, first.dtype).reshape(len(classes), -1)
-            self.parts.keep(
-                name, (table, classes, mass, least, most), 3 * len(mass) + (0 if table is None else table.size)
-            )
+            table: Any = None if self.simple else np.asarray(first + rest, first.dtype).reshape(len(classes), -1)
+            self.parts.keep(name, (table, classes, mass, least, most), 3 * len(mass) + np.size(table))
         return self.parts[name]
 
     def _sum(self, keys: list[tuple[int, int, int]], trees: Sequence[int]) -> Any:
@@ -263,16 +255,12 @@ class Checker:
                 self.tables.keep(name, table, table.size)
             sizes = iter(self.tables[name].shape)
             tables[scope] = self.tables[name].reshape([next(sizes) if scope >> key[0] & 1 else 1 for key in keys])
-        total = np.zeros([1] * len(keys), self.question.dtype)
-        while tables:  # small tables first, each into one that has all its axes
-            scope = next(iter(tables))
+        tables[-1] = np.zeros([1] * len(keys), self.question.dtype)  # -1 has all axes
+        for scope in [*tables][:-1]:  # small tables first, each into one that has all its axes
             table = tables.pop(scope)
-            wider = next((other for other in tables if not scope & ~other), None)
-            if wider is None:
-                total = total + table
-            else:
-                tables[wider] = tables[wider] + table
-        return total
+            wider = next(other for other in tables if not scope & ~other)
+            tables[wider] = tables[wider] + table
+        return tables[-1]
 
     def _spread(self, record: int, keys: list[tuple[int, int, int]]) -> Any:
         """The values of a tree over groups of its axes' cells."""
@@ -318,10 +306,9 @@ class Cache(dict[Any, Any]):
     size = 0
 
     def keep(self, key: Any, value: Any, size: int) -> None:
-        self.size += size + 100
         if self.size > CACHE:
             self.clear()
-            self.size = size
+        self.size = (self.size if self else 0) + size + 100
         self[key] = value
 
 

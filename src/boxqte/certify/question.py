@@ -8,7 +8,6 @@ import math
 from bisect import bisect_left
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -23,6 +22,8 @@ from boxqte.space.space import Space
 
 FORMAT = "boxqte certificate 1"
 KINDS = ("fair", "unfair", "low")
+RATE = "group rate"
+FIELDS = {"kind", "sensitive", "group", "epsilon_rate", "epsilon", "kappa", "tie"}
 FIXED = 2.0**62  # sums over list B are whole numbers of 1 / FIXED
 BLOCK = 64
 CLOSE = 2.0**-40  # masses are compared up to this share of the box (claims) or of the space (sums)
@@ -49,8 +50,11 @@ class Question:
     """The model over the space in integers: F = constant + sum of leaves, in 1 / unit; class 0 iff F <= neg, class 1 iff
     F >= pos, confident iff F <= conf_neg or F >= conf_pos. `tests` has for each inner node its axis and left cells.
 
-    A decision threshold for each group is one more tree: `shifts` has the cells of each group on `group_axis` and what it
-    adds to F."""
+    A decision threshold for each group is one more tree: `stumps` has an axis, its groups of cells, and what each adds to F.
+
+    The rate of class 1 in a group of values: x lies in their cells (`group`). One more sensitive axis has two cells: x in the
+    first, which has all the mass, and its partner in the second, where a stump makes F less than any F. So the partner is of
+    class 0, and the counterexamples are the x of class 1."""
 
     def __init__(self, head: dict[str, Any], model: TreeEnsemble, expected: Space | None):
         if head.get("format") != FORMAT:
@@ -61,16 +65,21 @@ class Question:
             raise Rejected("the question was changed: its digest does not fit")
         if head["model"] != model.fingerprint():
             raise Rejected(f"is about model {head['model']:.12}, the model given is {model.fingerprint():.12}")
-        space, self.asked, self.model = Space.from_json(head["space"]), head["property"], model
+        self.space = space = Space.from_json(head["space"])
+        self.asked, self.model, rule = head["property"], model, model.decision
         if expected is not None and expected.fingerprint() != space.fingerprint():
             raise Rejected("is about another space than the one given")
-        sensitive = self.asked.get("sensitive", ())
+        names, kind = self.asked.get("sensitive", ()), self.asked["kind"]
         epsilon = [self.asked.get("epsilon_rate", 0), *self.asked.get("epsilon", {}).values()]
-        decides = model.is_binary and model.predicts_classes
-        if any(_number(e, "epsilon") for e in epsilon) or not decides or not {*sensitive} <= {*space.names}:
+        known = {*self.asked} <= FIELDS and {*names} <= {*space.names} and kind in ("fairness", "robustness", RATE)
+        if (
+            any(_number(e, "epsilon") for e in epsilon)
+            or not known
+            or not model.is_binary
+            or not model.predicts_classes
+        ):
             raise Rejected("is no question for a certificate: epsilon is 0, and the model has two classes")
         columns = {model.own_name(n): (a, j) for a, own in enumerate(space) for j, n in enumerate(own.columns)}
-        rule = model.decision
         if rule is not None and rule.attribute is not None and len(columns) > model.n_features:
             for column in space[rule.attribute].columns:  # an attribute that the model itself does not take
                 del columns[model.own_name(column)]
@@ -79,9 +88,8 @@ class Question:
             raise Rejected("the model's columns are not those of the space")
         # a model without names of its own takes the columns in order
         self.owner = [columns[name] for name in model.feature_names] if named else [*columns.values()]
-        self.axes: list[Axis] = []
-        self.group_axis, self.group_cells, self.shifts = -1, {0: -1}, [(-1, 0)]
-        self.tests: dict[int, tuple[int, int]] = {}
+        self.axes, self.tests = list[Axis](), dict[int, tuple[int, int]]()
+        self.group_axis, self.group_cells, self.stumps = -1, {0: -1}, [(-1, [(-1, 0)])]
         inner = np.flatnonzero(model.test != Test.LEAF).tolist()
         for a, attribute in enumerate(space):
             nodes = [n for n in inner if self.owner[model.feature[n]][0] == a]
@@ -91,9 +99,8 @@ class Question:
             if attribute.missing is not None:
                 cells.append((None, (math.nan,) * len(attribute.columns), attribute.missing))
             unit = math.lcm(*(mass.denominator for _, _, mass in cells))
-            self.axes.append(
-                Axis(attribute, attribute.name in sensitive, starts, [int(c[2] * unit) for c in cells], unit)
-            )
+            masses = [int(mass * unit) for _, _, mass in cells]
+            self.axes.append(Axis(attribute, attribute.name in names and kind != RATE, starts, masses, unit))
             self.tests |= {node: (a, self._left(node, [point for _, point, _ in cells])) for node in nodes}
             if groups:
                 own = groups
@@ -108,27 +115,38 @@ class Question:
         ties = {"paper": (1, -1), "library": (0, -1) if model.tie == "positive" else (1, 0)}
         dyadic = not model.base[0].denominator & (model.base[0].denominator - 1)  # otherwise F is never 0
         self.pos, self.neg = self.conf_pos, self.conf_neg = ties[self.asked["tie"]] if dyadic else (0, -1)
-        kappa = _number(self.asked["kappa"], "kappa")
+        kappa, size, mean = _number(self.asked["kappa"], "kappa"), unit / model.factor, model.link == "mean"
+        sure = Fraction(1) if mean or kappa <= HALF else kappa / (1 - kappa)
+        away = (kappa - HALF) * size if mean and kappa > HALF else Fraction(0)
+        if kappa > HALF and (kind == RATE or model.link == "identity"):
+            raise Rejected("asks for a kappa above 1/2, but it is about a rate, or the model has no probabilities")
         if rule is not None:
-            self._decide(rule, kappa, unit, base)
+            self._decide(rule, base, size, sure, away)
         elif kappa > HALF:
-            if model.link == "identity":
-                raise Rejected("asks for a kappa above 1/2, but the model has no probabilities")
-            level = _level(kappa, unit / model.factor, model.link == "mean")
+            level = _fine(sure, size, away)[0]
             self.conf_pos, self.conf_neg = level + 1, -level - 1
         largest = max(map(abs, self.leaves)) * model.n_trees + abs(self.constant) + abs(self.conf_pos)
-        largest += max(abs(shift) for _, shift in self.shifts)
+        largest += max(abs(shift) for _, shift in self.stumps[0][1])
+        self.group = [self.cut_of(*part) for part in self.asked.get("group", ())]
+        if [space.names[a] for a, _ in self.group] != [*names] * (kind == RATE) or len({*names}) < len(names):
+            raise Rejected("names other sensitive attributes than its group has")
+        self.mass = Fraction(1)  # of the group
+        for a, held in self.group:
+            whole = sum(mass for c, mass in enumerate(self.axes[a].masses) if held >> c & 1)
+            self.mass *= Fraction(whole, self.axes[a].unit)
+            self.axes[a] = self.axes[a]._replace(unit=whole)
+        if kind == RATE:
+            self.stumps.append((len(self.axes), [(1, 0), (2, -2 * largest - 2)]))
+            self.axes.append(Axis(self.axes[0].attribute, True, [], [1, 0], 1))
+            largest = 3 * largest + 2
         self.dtype: Any = np.int64 if largest < 2**61 else object
 
-    def _decide(self, rule: DecisionRule, kappa: Fraction, unit: int, base: Fraction) -> None:
+    def _decide(self, rule: DecisionRule, base: Fraction, size: Fraction, sure: Fraction, away: Fraction) -> None:
         """F less the level of its group, in units so fine that the levels, rounded down, are told from every F.
 
         The levels, and those of confidence, are ln(odds) + a rational; no F may lie within two fine units of one that is
         not F itself.
         """
-        size, mean = unit / self.model.factor, self.model.link == "mean"
-        sure = Fraction(1) if mean or kappa <= HALF else kappa / (1 - kappa)
-        away = (kappa - HALF) * size if mean and kappa > HALF else Fraction(0)
         tie = False
         for fine in (1 << 8, 1 << 24, 1 << 96):
             shifts = []
@@ -143,12 +161,11 @@ class Question:
                 # otherwise no F, a sum of floats and base, is the level
                 tie = tie or (odds == 1 and not off & (off - 1))
             else:
-                self.shifts, self.constant = shifts, self.constant * fine
+                self.stumps, self.constant = [(self.group_axis, shifts)], self.constant * fine
                 self.leaves = [leaf * fine for leaf in self.leaves]
-                strict = {"library": rule.exclusive, "paper": True}[self.asked["tie"]]
-                self.pos, self.neg = int(strict), int(strict) - 1 - (tie and self.asked["tie"] == "paper")
-                self.conf_pos, self.conf_neg = self.pos, self.neg
-                if kappa > HALF:
+                self.pos = self.conf_pos = {"library": int(rule.exclusive), "paper": 1}[self.asked["tie"]]
+                self.neg = self.conf_neg = self.pos - 1 - (tie and self.asked["tie"] == "paper")
+                if sure > 1 or away:
                     level = _fine(sure, size * fine, away * fine)[0]
                     self.conf_pos, self.conf_neg = level + 2, -level - 2
                 return
@@ -194,8 +211,8 @@ class Question:
                 codes = model.set_of(node) | model.known_codes.get(int(model.feature[node]), frozenset())
                 edges |= {(Fraction(code + i), 0) for code in codes for i in (0, 1)}
             elif integral:  # true up to some integer
-                fails = partial(_fails, test, limit)
-                at = bisect_left(range(int(attribute.low), int(attribute.high) + 1), True, key=fails)
+                own = range(int(attribute.low), int(attribute.high) + 1)
+                at = bisect_left(own, True, key=lambda value: not holds(test, limit, float(value)))
                 edges.add((attribute.low + at, 0))
             else:
                 edges.add((Fraction(limit), int(test != Test.LESS_F32)))
@@ -211,18 +228,15 @@ class Question:
 
     def cut_of(self, a: int, held: list[Any], missing: int) -> tuple[int, int]:
         """A cut of the certificate in our cells; it must not divide any of them."""
-        axis = self.axes[a]
-        present = len(axis.starts)
+        axis, present = self.axes[a], len(self.axes[a].starts)
         if a < 0 or axis.sensitive or missing not in (0, 1) or missing > len(axis.masses) - present:
             raise Rejected("the cut is on a sensitive attribute, or on a missing value that is not declared")
-        edges = [*axis.starts, _ends(axis.attribute)[1]] if axis.attribute.is_numeric else axis.starts
-        cells = missing << present
+        numeric, cells = axis.attribute.is_numeric, missing << present
+        edges = [*axis.starts, _ends(axis.attribute)[1] if numeric else present]
         for part in held:
-            if axis.attribute.is_numeric:
-                first, last = [edges.index((_number(v, "the cut"), side)) for v, side in (part[:2], part[2:])]
-                cells |= (1 << last) - (1 << first)
-            else:
-                cells |= 1 << edges.index(part)
+            ends = [(_number(v, "the cut"), side) for v, side in (part[:2], part[2:])] if numeric else [part, part + 1]
+            first, last = map(edges.index, ends)
+            cells |= sum(1 << c for c in range(first, last))
         return a, cells
 
 
@@ -249,26 +263,12 @@ def _fine(odds: Fraction, size: Fraction, offset: Fraction) -> tuple[int, bool]:
     with localcontext() as context:
         context.prec = 60 + 2 * len(str(math.ceil(size + abs(offset))))
         value = (Decimal(odds.numerator) / odds.denominator).ln() * size.numerator / size.denominator
-        return math.floor(value + Decimal(offset.numerator) / offset.denominator), False
-
-
-def _fails(test: int, limit: float, value: int) -> bool:
-    return not holds(test, limit, float(value))
+        value += Decimal(offset.numerator) / offset.denominator
+        low, high = math.floor(value - Decimal("1e-20")), math.floor(value + Decimal("1e-20"))
+    if low != high:
+        raise Rejected("a level of the decision or of kappa is too close to a possible margin for this checker")
+    return low, False
 
 
 def _ends(attribute: Attribute) -> tuple[tuple[Fraction, int], tuple[Fraction, int]]:
     return (attribute.low, 0), (attribute.high + 1, 0) if attribute.kind == "integer" else (attribute.high, 1)
-
-
-def _level(kappa: Fraction, size: Fraction, is_mean: bool) -> int:
-    """The floor of the margin above which an input is confident, with digits enough to be sure of it."""
-    if is_mean:
-        return math.floor((kappa - HALF) * size)
-    with localcontext() as context:
-        context.prec = 60 + 2 * len(str(math.ceil(size)))
-        odds = Decimal(kappa.numerator) / (kappa.denominator - kappa.numerator)
-        exact = odds.ln() * size.numerator / size.denominator
-        low, high = math.floor(exact - Decimal("1e-20")), math.floor(exact + Decimal("1e-20"))
-    if low != high:
-        raise Rejected("logit(kappa) is too close to a possible margin for this checker")
-    return low

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from boxqte.certify import Verdict
+    from boxqte.models.importers import ImportedModel
 
 PROVED, REJECTED = 0, 1
 
@@ -15,7 +21,7 @@ def add_parser(commands: Any, add_model: Callable[[argparse.ArgumentParser], Non
     parser = commands.add_parser(
         "certify",
         help="check a certificate",
-        description="Check a certificate of boxqte quantify --certificate against the model. Exit code 0: it proves what is "
+        description="Check a certificate of boxqte quantify or boxqte rates against the model. Exit code 0: it proves what is "
         "printed; 1: it is rejected; 2: it cannot be read.",
     )
     parser.add_argument("certificate", metavar="CERTIFICATE")
@@ -28,37 +34,93 @@ def add_parser(commands: Any, add_model: Callable[[argparse.ArgumentParser], Non
 
 def run(arguments: argparse.Namespace) -> int:
     """Check, and print what is proved; the exit code."""
-    from boxqte.answers.result import of_trees
-    from boxqte.certify import Rejected, certify
+    from boxqte.certify import Rejected, certify_parts
     from boxqte.cli.arguments import read_model
-    from boxqte.exact import down, up
     from boxqte.space.space import Space
 
     model = read_model(arguments)
     space = None if arguments.space is None else Space.load(arguments.space)
     try:
-        verdict = certify(arguments.certificate, model.ensemble, space=space, workers=arguments.workers)
+        parts = certify_parts(arguments.certificate, model.ensemble, space, arguments.workers)
     except Rejected as error:
         print(json.dumps({"proved": False, "why": str(error)}) if arguments.json else f"rejected: {error}")
         return REJECTED
-    ends = verdict.measure
-    bounds = None if ends is None else [down(ends[0]), min(up(ends[1]), 1.0)]
+    counts = {"boxes": sum(part.boxes for part in parts), "open_boxes": sum(part.open_boxes for part in parts)}
     if arguments.json:
-        masses = {kind: getattr(verdict, kind) for kind in ("fair", "unfair", "low")}
-        counts = {"boxes": verdict.boxes, "open_boxes": verdict.open_boxes}
         rule = model.ensemble.decision
-        about = {"property": verdict.asked, "decision": None if rule is None else rule.to_json()}
-        print(json.dumps({"proved": True, "measure": bounds, **masses, **counts, **about}))
+        about = {"property": _asked(parts[0]), "decision": None if rule is None else rule.to_json()}
+        proved = _rates_json(parts) if parts[0].group else _measure_json(parts[0])
+        print(json.dumps({"proved": True, **proved, **counts, **about}))
         return PROVED
-    asked = {name: value for name, value in verdict.asked.items() if name != "kind"}
-    shown = "undefined, nothing is confident" if bounds is None else f"between {bounds[0]!r} and {bounds[1]!r}"
-    print(f"proved      {verdict.asked['kind']} {json.dumps(asked)}")
-    used = of_trees(model.ensemble.n_trees, model.trees_in_file, model.trees_because)
-    print(f"model       {model.source or 'as given'}, trees {used}, fingerprint {model.ensemble.fingerprint():.16}")
-    if model.ensemble.decision is not None:
-        print(f"decision    {model.ensemble.decision.text()}")
-    print(f"space       {'as given with --space' if space else 'as written in the certificate'}")
-    print(f"measure     {shown}")
-    print(f"masses      fair >= {verdict.fair!r}, unfair >= {verdict.unfair!r}, not confident >= {verdict.low!r}")
-    print(f"boxes       {verdict.boxes:,} closed and checked, {verdict.open_boxes:,} left open")
+    for label, text in [*_about(parts[0], model, given=space is not None), *_proved(parts)]:
+        print(f"{label:<11} {text}")
+    print(f"boxes       {counts['boxes']:,} closed and checked, {counts['open_boxes']:,} left open")
     return PROVED
+
+
+def _asked(part: Verdict) -> dict[str, Any]:
+    """The question; of rates, of all groups."""
+    return {name: value for name, value in part.asked.items() if name != "group"}
+
+
+def _about(part: Verdict, model: ImportedModel, *, given: bool) -> list[tuple[str, str]]:
+    from boxqte.answers.result import of_trees
+
+    asked = {name: value for name, value in _asked(part).items() if name != "kind"}
+    what = f"by {', '.join(asked['sensitive'])}" if part.group else json.dumps(asked)
+    used = of_trees(model.ensemble.n_trees, model.trees_in_file, model.trees_because)
+    rule = model.ensemble.decision
+    return [
+        ("proved", f"{part.asked['kind']} {what}"),
+        ("model", f"{model.source or 'as given'}, trees {used}, fingerprint {model.ensemble.fingerprint():.16}"),
+        *([] if rule is None else [("decision", rule.text())]),
+        ("space", "as given with --space" if given else "as written in the certificate"),
+    ]
+
+
+def _proved(parts: Sequence[Verdict]) -> list[tuple[str, str]]:
+    if parts[0].group:
+        shown = [_rounded(part.rate) for part in parts]
+        return [
+            ("rate", f"{group_text(p)}: between {ends[0]!r} and {ends[1]!r}") for p, ends in zip(parts, shown) if ends
+        ]
+    (part,) = parts
+    ends = _rounded(part.measure)
+    text = "undefined, nothing is confident" if ends is None else f"between {ends[0]!r} and {ends[1]!r}"
+    masses = f"fair >= {part.fair!r}, unfair >= {part.unfair!r}, not confident >= {part.low!r}"
+    return [("measure", text), ("masses", masses)]
+
+
+def _measure_json(part: Verdict) -> dict[str, Any]:
+    masses = {kind: getattr(part, kind) for kind in ("fair", "unfair", "low")}
+    return {"measure": _rounded(part.measure), **masses}
+
+
+def _rates_json(parts: Sequence[Verdict]) -> dict[str, Any]:
+    groups = [{"values": group_values(p), "mass": float(p.mass), "rate": _rounded(p.rate)} for p in parts]
+    return {"groups": groups}
+
+
+def _rounded(ends: tuple[Fraction, Fraction] | None) -> list[float] | None:
+    from boxqte.exact import down, up
+
+    return None if ends is None else [down(ends[0]), min(up(ends[1]), 1.0)]
+
+
+def group_values(part: Verdict) -> list[list[str]]:
+    """On each sensitive attribute the values, or the intervals, that the group holds."""
+    values = []
+    for a, held, missing in part.asked["group"]:
+        attribute = part.space[part.space.names[a]]
+        if attribute.is_numeric:
+            own = [f"{'[' if not side else '('}{low}, {high}{')' if not end else ']'}" for low, side, high, end in held]
+        else:
+            own = [attribute.label_of(value) for value in held]
+        values.append([*own, *(["missing"] if missing else [])])
+    return values
+
+
+def group_text(part: Verdict) -> str:
+    """The group in words."""
+    own = zip(part.asked["sensitive"], group_values(part))
+    return " and ".join(f"{name} {' or '.join(values)}" for name, values in own)

@@ -79,13 +79,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def gate_text(report: GateReport, *, color: bool = False) -> str:
     """One line a requirement, and the verdict on all of them."""
-    from boxqte.exact import plain
-    from boxqte.report.text import answer_words, table_text
+    from boxqte.report.text import found_words, required_words, table_text
 
     rows = [("verdict", "requirement", "required", "measure")]
     for check in report.checks:
-        measure = "not asked" if check.result is None else answer_words(check.result)
-        rows.append((str(check.verdict), check.requirement.name, f">= {plain(check.requirement.at_least)}", measure))
+        required = required_words(check.requirement).replace("at least", ">=")
+        rows.append((str(check.verdict), check.requirement.name, required, found_words(check)))
     lines = table_text(rows).splitlines()
     if color:
         for i, check in enumerate(report.checks, 1):

@@ -230,6 +230,8 @@ class Progress:
     open_boxes: int
     statistical: tuple[float, float, float] | None = None
     """The interval so far and its confidence, where the engine draws points; `nodes` are the points then."""
+    what: str = "measure"
+    """What the bounds are of."""
 
 
 # --- what may go with a run ---------------------------------------------------------------------------------------------

@@ -15,9 +15,9 @@ from fractions import Fraction
 import numpy as np
 
 from boxqte.errors import EngineError
-from boxqte.questions.axes import Axis, Cell
+from boxqte.questions.axes import Axis, Cell, Int32Array
 from boxqte.questions.grid import AnyGrid, Cut, Grid
-from boxqte.questions.variations import part_of_cell
+from boxqte.questions.variations import far_beyond, part_of_cell
 from boxqte.space.attributes import Attribute
 from boxqte.space.conditions import part_text
 
@@ -75,6 +75,30 @@ def combined_grid(grid: Grid, chosen: Sequence[Combination]) -> Grid:
             j = sensitive.index(cut.axis)
             asked.append((new, sum(1 << i for i, combo in enumerate(chosen) if cut.mask >> combo.cells[j] & 1)))
     return replace(_regrown(grid, asked, new, n), axes=(*(grid.axes[a] for a in others), axis))
+
+
+def class_1_grid(grid: Grid, group: Combination) -> Grid:
+    """The grid on which the counterexamples are the x of the group that have class 1.
+
+    x lies in the group; its only partner has the same margin less more than any margin, and so is of class 0. Signs are all
+    that counts, which engines do faster than asking which x of one class are confident.
+    """
+    pair = combined_grid(grid, [group, group])
+    at, n, leaves = len(pair.axes) - 1, len(pair.cut), len(pair.values)
+
+    def longer(array: Int32Array, *new: int) -> Int32Array:
+        return np.append(array, np.array(new, np.int32)).astype(np.int32)
+
+    return replace(
+        pair,
+        cuts=(*pair.cuts, Cut(at, 1)),
+        roots=longer(pair.roots, n),
+        cut=longer(pair.cut, len(pair.cuts), -1, -1),
+        yes=longer(pair.yes, n + 1, -1, -1),
+        no=longer(pair.no, n + 2, -1, -1),
+        leaf=longer(pair.leaf, -1, leaves, leaves + 1),
+        values=(*pair.values, 0, -2 * far_beyond(pair)),
+    )
 
 
 def _regrown(grid: Grid, asked: Sequence[tuple[int, int]], combined: int, n: int) -> Grid:

@@ -119,14 +119,16 @@ def with_groups(grid: Grid, rest: Fraction, groups: Sequence[int]) -> Grid:
     masks = [sum(1 << c for c, own in enumerate(of_cell) if own == group) for group in used]
     every = sum(masks)
     # Test i sends group i to its no side, and a yes side comes next: tests from the last group on, then all leaves.
-    tests, node, leaf, cut = len(used) - 1, len(grid.cut), len(grid.values), len(grid.cuts)
+    tests, node, leaf = len(used) - 1, len(grid.cut), len(grid.values)
+    asked = [Cut(at, every & ~masks[i]) for i in range(tests, 0, -1)]
+    cuts = list(dict.fromkeys([*grid.cuts, *asked]))  # a cut that some tree has already is that one
     after = node + tests
     none = np.full(len(used), -1, np.int32)
     return replace(
         grid,
-        cuts=(*grid.cuts, *(Cut(at, every & ~masks[i]) for i in range(tests, 0, -1))),
+        cuts=tuple(cuts),
         roots=np.append(grid.roots, np.int32(node)),
-        cut=np.concatenate([grid.cut, np.arange(cut, cut + tests, dtype=np.int32), none]),
+        cut=np.concatenate([grid.cut, np.array([cuts.index(cut) for cut in asked], np.int32), none]),
         yes=np.concatenate([grid.yes, np.arange(node + 1, after + 1, dtype=np.int32), none]),
         no=np.concatenate([grid.no, np.arange(after + tests, after, -1, dtype=np.int32), none]),
         leaf=np.concatenate(

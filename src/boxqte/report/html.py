@@ -25,7 +25,15 @@ from boxqte.auditing.policy import Check
 from boxqte.basics.numbers import CELL, LONG, SENTENCE, SHORT, kind_of, number_text, short_up
 from boxqte.exact import plain
 from boxqte.report.svg import Step, bar, bounds_chart, steps_chart
-from boxqte.report.text import between, measure_text, numbered_remarks, share_text, statistical_text
+from boxqte.report.text import (
+    between,
+    check_text,
+    measure_text,
+    numbered_remarks,
+    ratio_text,
+    share_text,
+    statistical_text,
+)
 from boxqte.space.inference import describe_domain
 from boxqte.space.space import Space
 
@@ -114,7 +122,7 @@ def _environment() -> Environment:
         "style": Markup(style), "version": __version__, "gate_words": GATE_WORDS, "UNDECIDED": UNDECIDED, "SHORT": SHORT,
         "LONG": LONG, "answer_sentence": answer_sentence, "measure_text": measure_text, "short_up": short_up,
         "statistical_text": statistical_text, "between": between, "plain": plain, "share": share, "largest": _largest,
-        "cell_bar": _cell_bar,
+        "cell_bar": _cell_bar, "ratio_text": ratio_text, "check_text": check_text,
     }  # fmt: skip
     return made
 

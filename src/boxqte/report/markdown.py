@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from boxqte.auditing.policy import GateReport
 from boxqte.basics.numbers import LONG
-from boxqte.exact import plain
-from boxqte.report.text import measure_text, statistical_text
+from boxqte.report.text import found_words, measure_text, required_words, statistical_text
 
 MARKS = {"holds": "✅ holds", "violated": "❌ violated", "undecided": "❔ undecided"}
 TITLES = {
@@ -29,15 +28,15 @@ def markdown(report: GateReport) -> str:
     head = ["requirement", "verdict", "required", "measure", *(["statistical"] if drawn else []), "question"]
     lines += [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for check in report.checks:
-        measure = measure_text(check.result) if check.result is not None else "not asked"
+        measure = found_words(check) if check.result is None else measure_text(check.result)
         likely = "" if check.result is None else statistical_text(check.result, LONG)
         cells = (
             check.requirement.name,
             MARKS[str(check.verdict)],
-            f"at least {plain(check.requirement.at_least)}",
+            required_words(check.requirement),
             measure,
             *([likely] if drawn else []),
-            str(check.requirement.property),
+            str(check.requirement.property) if check.rates is None else str(check.requirement),
         )
         lines.append("| " + " | ".join(_cell(text) for text in cells) + " |")
     reasons = [f"- {_cell(check.requirement.name)}: {_cell(check.why)}" for check in report.checks if check.why]

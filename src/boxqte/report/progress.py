@@ -225,7 +225,7 @@ class LivePanel:
         from boxqte.basics.numbers import short_up
         from boxqte.report.text import bounds_words
 
-        grid.add_row("measure", _bounds_bar(last.lower, last.upper))
+        grid.add_row(last.what, _bounds_bar(last.lower, last.upper))
         grid.add_row("", Text(f"{bounds_words(last)}, gap {short_up(last.upper - last.lower)}"))
         grid.add_row("decided", Text(f"{100 * last.decided:.4f} % of all inputs"))
         counted = "nodes" if last.statistical is None else "points"

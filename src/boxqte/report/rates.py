@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from boxqte.answers.rates import GroupRates, RowRate
+import textwrap
+from fractions import Fraction
+
+from boxqte.answers.rates import GUARANTEE, WORLD, GroupRates, RowRate
 from boxqte.answers.result import Bounds
 from boxqte.basics.numbers import CELL, LONG, number_text
 from boxqte.exact import plain
+from boxqte.report.text import ratio_text, table_text
 
 LABEL = 12
 
@@ -21,37 +25,45 @@ def rates_text(found: GroupRates) -> str:
     question     the share of class 1 by race; world: the space
     ...
     """
-    rows: list[tuple[str, ...]] = [("group", "share of the space", "rate of class 1", "by the best rate")]
-    for group in found.groups:
-        ratio = "" if group.ratio is None else _cell(group.ratio)
-        rows.append((group.name, f"{group.mass:.4g}", _cell(group.rate), ratio))
-    if found.confidence is not None:
-        rows[0] += (f"in the rows (interval at {found.confidence:g})",)
-        rows[1:] = [
-            (*row, "" if group.data is None else _rows_text(group.data)) for row, group in zip(rows[1:], found.groups)
-        ]
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    lines = ["  " + "  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in rows]
-    ratio = "unknown: no group surely has a rate above 0" if found.ratio is None else _long(found.ratio)
     head = [
-        ("question", f"the share of class 1 by {', '.join(found.sensitive)}; world: the space"),
+        ("question", f"the share of class 1 by {', '.join(found.sensitive)}; world: {WORLD}"),
         ("decision", found.decision),
         ("status", f"{found.status}, {found.seconds:.2f} s"),
     ]
-    tail = [("difference", f"{_long(found.difference)}, the largest rate minus the smallest"),
-            ("ratio", f"{ratio}, the smallest rate by the largest" if found.ratio else ratio),
-            ("guarantee", "certain bounds, rounded outward; exact once converged, but for rounding")]  # fmt: skip
+    ratio = ratio_text(found) + ("" if found.ratio is None else ", the smallest rate by the largest")
+    tail = [
+        ("difference", f"{_long(found.difference)}, the largest rate minus the smallest"),
+        ("ratio", ratio),
+        ("guarantee", GUARANTEE),
+    ]
+    if found.rows_outside:
+        lie = "row lies" if found.rows_outside == 1 else "rows lie"
+        tail.append(("rows", f"{found.rows_outside:,} {lie} outside the space and count for nothing"))
     if found.verdict is not None and found.require_ratio is not None:
-        tail.append(("required", f"ratio at least {plain(found.require_ratio)}: {found.verdict}"))
-    text = [f"{name:<{LABEL}} {what}" for name, what in head]
-    return "\n".join([*text, "", *lines, "", *(f"{name:<{LABEL}} {what}" for name, what in tail)])
+        why = f"; {found.why}" if found.why else ""
+        tail.append(("required", f"ratio at least {plain(found.require_ratio)}: {found.verdict}{why}"))
+    texts = [[f"{name:<{LABEL}} {what}" for name, what in part] for part in (head, tail)]
+    return "\n".join([*texts[0], "", textwrap.indent(table_text(rates_table(found)), "  "), "", *texts[1]])
+
+
+def rates_table(found: GroupRates) -> list[tuple[str, ...]]:
+    """The head, then a row a group; all numbers are certain bounds but those of the rows."""
+    rows: list[tuple[str, ...]] = [("group", "share of the space", "rate of class 1", "by the best rate")]
+    for group in found.groups:
+        ratio = "" if group.ratio is None else _cell(group.ratio)
+        rows.append((group.name, number_text(group.mass, group.mass, CELL), _cell(group.rate), ratio))
+    if found.confidence is not None:
+        rows[0] += (f"in the rows (interval at {found.confidence:g})",)
+        rows[1:] = [(*row, "" if g.data is None else _rows_text(g.data)) for row, g in zip(rows[1:], found.groups)]
+    return rows
 
 
 def _rows_text(rows: RowRate) -> str:
-    if rows.rate is None or rows.lower is None or rows.upper is None:
+    if rows.lower is None or rows.upper is None:
         return "no rows"
     interval = number_text(rows.lower, rows.upper, CELL, confidence=0.5)  # the caption says what it is
-    return f"{rows.positive} of {rows.rows} = {100 * rows.rate:.3g} % ({interval})"
+    share = Fraction(rows.positive, rows.rows)
+    return f"{rows.positive:,} of {rows.rows:,} = {number_text(share, share, CELL)} ({interval})"
 
 
 def _cell(bounds: Bounds) -> str:

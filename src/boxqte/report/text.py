@@ -13,10 +13,11 @@ from fractions import Fraction
 from typing import Any
 
 from boxqte.answers.empirical import Empirical
+from boxqte.answers.rates import GroupRates
 from boxqte.answers.result import Bounds, Result, of_trees
 from boxqte.auditing.audit import Audit
-from boxqte.auditing.policy import Check, GateReport
-from boxqte.basics.numbers import LONG, PROGRESS, SENTENCE, SHORT, Style, number_text, short_up
+from boxqte.auditing.policy import Check, GateReport, RatioRequirement, Requirement
+from boxqte.basics.numbers import CELL, LONG, PROGRESS, SENTENCE, SHORT, Style, number_text, short_up
 from boxqte.engines import DEFAULT_ENGINE, ENGINES, engine_class
 from boxqte.engines.options import engine_options
 from boxqte.engines.protocol import Progress
@@ -156,7 +157,7 @@ def progress_text(progress: Progress) -> str:
     if not progress.nodes and not progress.decided:
         return f"{progress.seconds:8.1f} s  starting"
     return (
-        f"{progress.seconds:8.1f} s  measure {bounds_words(progress)}, decided {100 * progress.decided:.2f} %, "
+        f"{progress.seconds:8.1f} s  {progress.what} {bounds_words(progress)}, decided {100 * progress.decided:.2f} %, "
         f"{progress.nodes:,} {'nodes' if progress.statistical is None else 'points'}"
         + (f", {progress.open_boxes:,} open" if progress.statistical is None else "")
     )
@@ -327,11 +328,30 @@ def table_text(rows: Sequence[Sequence[str]]) -> str:
 
 def check_text(check: Check) -> str:
     """The verdict on a requirement in one sentence."""
-    at_least = plain(check.requirement.at_least)
-    if check.result is None:
-        return f"{check.verdict}: required at least {at_least}; {check.why}"
-    words = f"{check.verdict}: required at least {at_least}, the measure is {answer_words(check.result)}"
+    words = f"{check.verdict}: required {required_words(check.requirement)}"
+    if check.result is not None or check.rates is not None:
+        words += f", the {'measure' if check.rates is None else 'ratio'} is {found_words(check)}"
     return f"{words}; {check.why}" if check.why else words
+
+
+def required_words(requirement: Requirement) -> str:
+    """What is required, in a few words."""
+    kind = "a ratio of " if isinstance(requirement, RatioRequirement) else ""
+    return f"{kind}at least {plain(requirement.at_least)}"
+
+
+def found_words(check: Check) -> str:
+    """What was found about a requirement: the measure, or the ratio of group rates."""
+    if check.rates is not None:
+        return ratio_text(check.rates)
+    return "not asked" if check.result is None else answer_words(check.result)
+
+
+def ratio_text(rates: GroupRates, style: Style = LONG) -> str:
+    """The smallest of all groups' rates by the largest."""
+    if rates.ratio is None:
+        return "unknown: no group surely has a rate above 0"
+    return number_text(rates.ratio.lower, rates.ratio.upper, style)
 
 
 def gate_text(report: GateReport) -> str:
@@ -366,7 +386,22 @@ def audit_text(audit: Audit) -> str:
     remarks = numbered_remarks(audit.results)
     rule = [] if audit.model.decision is None else [f"decision: {audit.model.decision.text()}"]
     said = [*(f"[{n}] {remark}" for remark, n in remarks.items()), *audit.notes]
-    return "\n".join([table_text(audit_table(audit)), *rule, *said])
+    answers = [table_text(audit_table(audit)), *rule, *said]
+    if audit.rates:
+        answers += ["", table_text(audit_rates(audit))]
+    return "\n".join(answers)
+
+
+def audit_rates(audit: Audit) -> list[tuple[str, ...]]:
+    """The head, then a row an attribute: how far its groups' rates of class 1 are apart."""
+    rows: list[tuple[str, ...]] = [("group rates by", "lowest", "highest", "difference", "ratio", "status", "seconds")]
+    for rates in audit.rates:
+        ends = [(f"{group.name}: {number_text(group.rate.lower, group.rate.upper, CELL)}") for group in rates.ordered]
+        gap = number_text(rates.difference.lower, rates.difference.upper, CELL)
+        seconds = f"{rates.seconds:.1f}"
+        row = (", ".join(rates.sensitive), ends[0], ends[-1], gap, ratio_text(rates, SHORT), str(rates.status), seconds)
+        rows.append(row)
+    return rows
 
 
 def empirical_text(found: Empirical, prop: Property) -> str:

@@ -1,0 +1,292 @@
+"""The searches behind group rates, and what follows from them: bounds on rates, on their differences and on their ratios.
+
+Each group is counted by itself. Where time ends before that is done, some of it is kept for comparing groups: two groups
+differ only where their margins have different signs, and that is counted without the rates. So a difference can be known
+far better than the two rates it lies between.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from boxqte.answers.certificate import CertificateWriter, side
+from boxqte.answers.result import Bounds
+from boxqte.answers.verdict import Verdict
+from boxqte.basics.budget import TimeBudget
+from boxqte.engines import make_engine
+from boxqte.engines.protocol import ALONE, Companions, Decided, Limits, Outcome, Progress, Status, Watch
+from boxqte.engines.refusals import refuse
+from boxqte.errors import CertificateError, EngineError
+from boxqte.exact import down, up
+from boxqte.questions.combined import Combination, class_1_grid, combined_grid
+from boxqte.questions.grid import Grid
+
+PAIRED = 8  # up to so many groups are compared with the first one, where time ends before the rates are known
+SHARE_OF_RATES = 0.7  # of the time limit, where groups may be compared afterwards
+OPTIONS = {"box": {"finish_limit": 4000}}  # single groups are counted a little faster so (benchmarks/rates.py)
+RECORDED = {"finish_limit": 30_000}  # with a certificate: fewer boxes, which the checker is through with sooner
+ENOUGH = (Status.INTERRUPTED, Status.REQUIREMENT)  # after one of these nothing more is asked
+
+ZERO, ONE = Fraction(0), Fraction(1)
+
+
+class Ends(NamedTuple):
+    """A number between two rationals."""
+
+    low: Fraction
+    high: Fraction
+
+    def bounds(self) -> Bounds:
+        return Bounds(down(self.low), up(self.high))
+
+    def meet(self, other: Ends) -> Ends:
+        """What is known if both are true."""
+        return Ends(max(self.low, other.low), min(self.high, other.high))
+
+
+class Moment(NamedTuple):
+    """What was proved at some moment of the run."""
+
+    seconds: float
+    difference: Bounds
+    ratio: Bounds | None
+
+
+class Known:
+    """Bounds on the rate of every group, and on how much each exceeds the first; they only move closer."""
+
+    def __init__(self, n: int):
+        self.rates = [Ends(ZERO, ONE)] * n
+        self.over_first = [Ends(ZERO, ZERO), *[Ends(-ONE, ONE)] * (n - 1)]
+
+    def rate(self, i: int, ends: Ends) -> None:
+        self.rates[i] = self.rates[i].meet(ends)
+
+    def compared(self, i: int, ends: Ends) -> None:
+        """Group i exceeds the first by so much: which also says something about the rates."""
+        self.over_first[i] = gap = self.over_first[i].meet(ends)
+        first, own = self.rates[0], self.rates[i]
+        self.rate(i, Ends(first.low + gap.low, first.high + gap.high))
+        self.rate(0, Ends(own.low - gap.high, own.high - gap.low))
+
+    def difference(self, i: int, j: int) -> Ends:
+        """Rate i minus rate j."""
+        if i == j:
+            return Ends(ZERO, ZERO)
+        a, b, p, q = self.rates[i], self.rates[j], self.over_first[i], self.over_first[j]
+        return Ends(a.low - b.high, a.high - b.low).meet(Ends(p.low - q.high, p.high - q.low))
+
+    def ratio(self, i: int, j: int) -> tuple[Fraction, Fraction | None]:
+        """Rate i by rate j, which is above 0: from the two rates, and as 1 + difference / rate j, whichever says more; no
+        upper end while rate j may be 0."""
+        if i == j:
+            return ONE, ONE
+        top, bottom, gap = self.rates[i], self.rates[j], self.difference(i, j)
+        lows = [top.low / bottom.high]
+        if bottom.low <= 0:
+            return lows[0], None
+        lows.append(1 + gap.low / (bottom.low if gap.low < 0 else bottom.high))
+        return max(lows), min(top.high / bottom.low, 1 + gap.high / (bottom.high if gap.high < 0 else bottom.low))
+
+    def corners(self) -> list[int]:
+        """The groups that can be the largest or the smallest rate's bounds: of many, two for each end."""
+        n = range(len(self.rates))
+        if len(n) <= PAIRED:
+            return [*n]
+        ends: list[Callable[[int], Fraction]] = [lambda i: self.rates[i].low, lambda i: self.rates[i].high]
+        return sorted({i for end in ends for pick in (heapq.nlargest, heapq.nsmallest) for i in pick(2, n, key=end)})
+
+    def largest_difference(self) -> Bounds:
+        """The largest rate minus the smallest: the largest of all differences."""
+        at = self.corners()
+        every = [self.difference(i, j) for i in at for j in at]
+        return Ends(max(e.low for e in every), max(e.high for e in every)).bounds()
+
+    def least_ratio(self) -> Bounds | None:
+        """The smallest rate by the largest: the smallest of all ratios to the largest; None while all rates may be 0."""
+        at = self.corners()
+        every = [self._to_best(i, at) for i in at]
+        known = [ends for ends in every if ends is not None]
+        return Ends(min(e.low for e in known), min(e.high for e in known)).bounds() if known else None
+
+    def ratios_to_best(self) -> list[Bounds | None]:
+        """Every rate by the largest one; None while all rates may be 0."""
+        at = self.corners()
+        every = [self._to_best(i, at) for i in range(len(self.rates))]
+        return [None if ends is None else ends.bounds() for ends in every]
+
+    def _to_best(self, i: int, at: Sequence[int]) -> Ends | None:
+        """Rate i by the largest rate, which is above 0 if this is not None."""
+        sure = max(self.rates[j].low for j in at)
+        if sure <= 0:
+            return None
+        rivals = [self.ratio(i, j) for j in {i, *at} if self.rates[j].high >= sure]
+        return Ends(
+            min([ONE, *(low for low, _ in rivals)]), min([ONE, *(high for _, high in rivals if high is not None)])
+        )
+
+
+def judged(ratio: Bounds | None, level: Fraction) -> Verdict:
+    """Whether the ratio is proved to be at least so much, proved to be below, or neither."""
+    if ratio is None or ratio.lower < level <= ratio.upper:
+        return Verdict.UNDECIDED
+    return Verdict.HOLDS if ratio.lower >= level else Verdict.VIOLATED
+
+
+def rates_engine(name: str) -> str:
+    """The engine that counts; others are refused."""
+    if name not in ("auto", "box", "exhaustive"):
+        raise EngineError(f"engine: rates are counted by 'box' or 'exhaustive', found {name!r}")
+    return "box" if name == "auto" else name
+
+
+class _GroupWatch(Watch):
+    """Passes on what a run proves as it goes."""
+
+    def __init__(self, limits: Limits, hear: Callable[[Decided, int, int], Status | None]):
+        super().__init__(limits)
+        self._hear = hear
+
+    def report(
+        self,
+        decided: Decided,
+        *,
+        nodes: int = 0,
+        open_boxes: int = 0,
+        statistical: tuple[float, float, float] | None = None,
+    ) -> Status | None:
+        stop = super().report(decided, nodes=nodes, open_boxes=open_boxes, statistical=statistical)
+        return self._hear(decided, nodes, open_boxes) or stop
+
+
+@dataclass(eq=False)
+class RateSearch:
+    """The runs of an engine that the rates need, under one time limit."""
+
+    grid: Grid
+    groups: Sequence[Combination]
+    engine: str
+    limits: Limits
+    budget: TimeBudget
+    level: Fraction | None = None
+    """Stop once the ratio is proved to be at least this, or below."""
+    progress: Callable[[Progress], None] | None = None
+    certificate: Path | None = None
+
+    def __post_init__(self) -> None:
+        self.engine = rates_engine(self.engine)
+        self.known = Known(len(self.groups))
+        self.statuses: list[Status] = []
+        self.ambiguous: list[float | None] = []
+        self.trace: list[Moment] = []
+        self._nodes = 0
+
+    @property
+    def status(self) -> Status:
+        """Why it ended: converged only if every group is."""
+        return next((status for status in self.statuses if status is not Status.CONVERGED), Status.CONVERGED)
+
+    @property
+    def rounding_ambiguous(self) -> float | None:
+        """The largest of all groups; None if one of them was not asked, or not by an engine that knows it."""
+        known = [mass for mass in self.ambiguous if mass is not None]
+        return max(known) if len(known) == len(self.groups) else None
+
+    def run(self) -> None:
+        """Count every group; Ctrl-C ends it with what is proved."""
+        compares = 1 < len(self.groups) <= PAIRED and self.certificate is None
+        share = SHARE_OF_RATES if compares else 1.0
+        self.budget.questions = len(self.groups)
+        if self.certificate is not None:
+            _emptied(self.certificate)
+        try:
+            for i in range(len(self.groups)):
+                self._count(i, share)
+            if compares and self.status is Status.TIME:
+                self.budget.questions = 2 * (len(self.groups) - 1)
+                for i in range(1, len(self.groups)):
+                    self._compare(i)
+        except KeyboardInterrupt:  # between two runs: an engine ends by itself
+            self.statuses.append(Status.INTERRUPTED)
+
+    def _count(self, i: int, share: float) -> None:
+        """The rate of a group, with its part of the certificate."""
+        grid = class_1_grid(self.grid, self.groups[i])
+        if self.certificate is None:
+            self.ambiguous.append(self._run(grid, partial(self.known.rate, i), share).rounding_ambiguous)
+            return
+        cells = zip((a for a, axis in enumerate(self.grid.axes) if axis.sensitive), self.groups[i].cells)
+        writer = CertificateWriter(self.certificate, grid, [side(self.grid, a, 1 << cell) for a, cell in cells])
+        try:
+            outcome = self._run(grid, partial(self.known.rate, i), share, Companions(recorder=writer))
+            writer.finish(outcome.decided)
+        finally:
+            writer.close()
+        self.ambiguous.append(outcome.rounding_ambiguous)
+
+    def _compare(self, i: int) -> None:
+        """Which x have class 1 in group i and class 0 in the first, and the other way round."""
+        pair = combined_grid(self.grid, [self.groups[i], self.groups[0]])
+        ends = {1: Ends(ZERO, ONE), -1: Ends(ZERO, ONE)}
+
+        def hear(counted: int, found: Ends) -> None:
+            ends[counted] = ends[counted].meet(found)
+            self.known.compared(i, Ends(ends[1].low - ends[-1].high, ends[1].high - ends[-1].low))
+
+        for counted in (1, -1):
+            counting = replace(pair, thresholds=replace(pair.thresholds, counted=counted))
+            self._run(counting, partial(hear, counted))
+
+    def _run(
+        self, grid: Grid, learn: Callable[[Ends], None], share: float = 1.0, companions: Companions = ALONE
+    ) -> Outcome:
+        """One run: its counterexamples are counted, all inputs are confident. What is proved is used as it is proved."""
+        refuse(self.engine, grid, companions)
+        seconds = self.budget.next_share()
+        if self.statuses and self.statuses[-1] in ENOUGH:
+            self.statuses.append(self.statuses[-1])
+            return Outcome(Decided(), self.statuses[-1])
+
+        def hear(decided: Decided, nodes: int, open_boxes: int) -> Status | None:
+            learn(Ends(Fraction(decided.unfair), 1 - Fraction(decided.fair)))
+            return self._moment(float(1 - decided.undecided), nodes, open_boxes)
+
+        limits = replace(self.limits, time_limit=None if seconds is None else seconds * share)
+        engine = make_engine(self.engine, OPTIONS.get(self.engine) if companions.recorder is None else RECORDED)
+        outcome = engine.run(grid, limits, _GroupWatch(limits, hear), companions)
+        self._nodes += outcome.details.get("nodes", 0)
+        enough = hear(outcome.decided, 0, 0)
+        last = len(self.statuses) == len(self.groups) - 1
+        if enough is not None and outcome.status is Status.CONVERGED and not last:
+            self.statuses.append(enough)  # the groups that are left are not asked
+        else:
+            self.statuses.append(outcome.status)
+        return outcome
+
+    def _moment(self, decided: float, nodes: int, open_boxes: int) -> Status | None:
+        """Keep and show what follows from all that is proved so far; REQUIREMENT if that is enough."""
+        moment = Moment(self.budget.used, self.known.largest_difference(), self.known.least_ratio())
+        self.trace.append(moment)
+        if self.progress is not None:
+            ends = moment.ratio or Bounds(0.0, 1.0)
+            share = min((len(self.statuses) + decided) / len(self.groups), 1.0)  # pairs come behind all groups
+            self.progress(
+                Progress(moment.seconds, ends.lower, ends.upper, share, self._nodes + nodes, open_boxes, what="ratio")
+            )
+        if self.level is None or judged(moment.ratio, self.level) is Verdict.UNDECIDED:
+            return None
+        return Status.REQUIREMENT
+
+
+def _emptied(file: Path) -> None:
+    """Every group adds its part to the file."""
+    try:
+        file.write_bytes(b"")
+    except OSError as error:
+        raise CertificateError(f"certificate {file}: {error.strerror or error}") from None
