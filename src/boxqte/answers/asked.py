@@ -78,7 +78,7 @@ class Asked:
         outcome = engine.run(grid, limits, Watch(limits), beside)
         if outcome.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
-        return outcome
+        return replace(outcome, decided=outcome.decided.lowered(grid.mass_error))
 
     def box_options(self) -> BoxOptions:
         """How the box engine was asked to search, alone or as the first part of `auto`."""

@@ -254,7 +254,8 @@ class RateSearch:
             return Outcome(Decided(), self.statuses[-1])
 
         def hear(decided: Decided, nodes: int, open_boxes: int) -> Status | None:
-            learn(Ends(Fraction(decided.unfair), 1 - Fraction(decided.fair)))
+            proved = decided.lowered(grid.mass_error)
+            learn(Ends(Fraction(proved.unfair), 1 - Fraction(proved.fair)))
             return self._moment(float(1 - decided.undecided), nodes, open_boxes)
 
         limits = replace(self.limits, time_limit=None if seconds is None else seconds * share)

@@ -285,11 +285,12 @@ class _Search:
         show = self.progress
         name = f"{self.question.scale} changes by more than {plain(level)}"
         watch = Watch(limits, None if show is None else lambda progress: show(name, limits.time_limit, progress))
-        outcome = make_engine(self.engine).run(self._grid(level), limits, watch)
+        grid = self._grid(level)
+        outcome = make_engine(self.engine).run(grid, limits, watch)
         if outcome.status is not Status.CONVERGED:
             self.status = outcome.status
         self.ambiguous += Fraction(outcome.rounding_ambiguous or 0)
-        fair = outcome.decided.measure()
+        fair = outcome.decided.lowered(grid.mass_error).measure()
         self.known[level] = Bounds(0.0, 1.0) if fair is None else Bounds(down(1 - fair[1]), up(1 - fair[0]))
         return True
 
