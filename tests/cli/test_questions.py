@@ -136,7 +136,7 @@ def test_contradictions_are_one_line_in_the_words_of_the_command(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ("--option --engine smt", "engine 'smt' lets x' be any input that differs in a sensitive attribute"),
+        ("--option --engine smt", "engine 'smt' asks of x' only that it differs, which is not enough"),
         ("--certificate proof", "certificate: there are none for monotonicity or bounded changes; leave it out"),
     ],
 )

@@ -156,6 +156,9 @@ FILES = {
               "|verify model.json --space space.json --sensitive sex --near BAD",
     "rows": "rows BAD model.json --space space.json --sensitive sex|rows people.csv BAD --space space.json --sensitive sex"
             "|rows people.csv model.json --space BAD --sensitive sex",
+    "rates": "rates BAD --space space.json --sensitive sex|rates model.json --space BAD --sensitive sex"
+             "|rates model.json --space space.json --sensitive sex --data BAD",
+    "scores": "scores BAD --space space.json --sensitive sex|scores model.json --space BAD --sensitive sex",
     "gate": "gate BAD model.json --space space.json|gate policy.toml BAD --space space.json"
             "|gate policy.toml model.json --space BAD",
     "certify": "certify BAD model.json --workers 1|certify certificate BAD --workers 1"
