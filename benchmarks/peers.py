@@ -8,7 +8,8 @@ XCount counts the cells in which one sensitive feature (k = 1) changes the outpu
 
 SViM asks whether the sensitive feature can change the output from p >= 0.8 to p <= 0.2: kappa = partner_kappa = 0.8. Asked
 with `boxqte verify`; where that leaves it open, `boxqte quantify` bounds the mass of x whose margin changes by more than both
-levels together, 2 logit(0.8), under the same limit: there are no others. Models like theirs: XGBoost, 200 x 5 to 800 x 6, on adult and on German Credit (balanced, 600 rows). Their churn and pima are not at
+levels together, 2 logit(0.8), under the same limit: there are no others. Models like theirs: XGBoost, 200 x 5 to 800 x 6, on
+adult and on German Credit (balanced, 600 rows). Their churn and pima are not at
 hand: tables of the same shape, made by sklearn and marked `made`, stand in for them, with one attribute of two values.
 
 Exit 1 if a goal is missed (XCount 30x3: 1 s; SViM adult 200x5 and credit 500x5: a verdict, or the bound); measure on an idle
