@@ -7,8 +7,9 @@ XCount counts the cells in which one sensitive feature (k = 1) changes the outpu
 (mass 'cells'). Asked with `boxqte quantify`; seconds are those of the whole command, its start included.
 
 SViM asks whether the sensitive feature can change the output from p >= 0.8 to p <= 0.2: kappa = partner_kappa = 0.8. Asked
-with `boxqte verify`, and where that leaves it open with `boxqte quantify` under the same limit, for the certain bound. Models
-like theirs: XGBoost, 200 x 5 to 800 x 6, on adult and on German Credit (balanced, 600 rows). Their churn and pima are not at
+with `boxqte verify`; where that leaves it open, `boxqte quantify` bounds the mass of x whose margin changes by more than both
+levels together, 2 logit(0.8), under the same limit: there are no others. Models like theirs: XGBoost, 200 x 5 to 800 x 6, on
+adult and on German Credit (balanced, 600 rows). Their churn and pima are not at
 hand: tables of the same shape, made by sklearn and marked `made`, stand in for them, with one attribute of two values.
 
 Exit 1 if a goal is missed (XCount 30x3: 1 s; SViM adult 200x5 and credit 500x5: a verdict, or the bound); measure on an idle
@@ -48,6 +49,8 @@ MADE = {"churn (made)": (3333, 19), "pima (made)": (768, 8)}  # rows, columns
 SVIM_GOALS = {("adult", 200), ("credit", 500)}
 COMPILED = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}  # as installed
 OUTPUT_GAP = ("--kappa", "0.8", "--partner-kappa", "0.8")
+
+MARGIN_GAP = ("--score-at-most", "2.7725887", "--scale", "margin")  # below 2 logit(0.8) = 2.77258872...
 
 
 class Row(NamedTuple):
@@ -131,10 +134,9 @@ def svim(folder: Path, limit: float, quick: bool, data_dir: str | None) -> list[
             answer, seconds = command("verify", *asked)
             words = {"violated": "a pair", "holds": "none, proved"}.get(answer["verdict"])
             if words is None:
-                bound, more = command("quantify", *asked)
+                bound, more = command("quantify", *asked[:5], *MARGIN_GAP, *asked[-2:])
                 seconds += more
-                low, high = bound["mass"]["counterexample"]
-                words = f"open; mass of such x between {low:.3g} and {high:.3g}"
+                words = f"open; mass of such x at most {bound['mass']['counterexample'][1]:.3g}"
             goal = (name, trees) in SVIM_GOALS
             met = not goal or seconds <= limit or words.startswith("open")
             rows.append(Row(("SViM", name, f"{trees} x {depth}", sensitive, words, f"{seconds:.2f}",

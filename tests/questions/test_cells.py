@@ -74,6 +74,15 @@ def test_the_answer_says_its_world() -> None:
     assert plain.exact != result.exact
 
 
+def test_conditions_choose_whole_cells() -> None:
+    result = quantify(loan_ensemble(), loan_space().with_mass("cells"), Fairness("race"), engine="exhaustive")
+    parts = [result.restrict(condition) for condition in ("income < 600", "income >= 600")]
+    assert [part.cells for part in parts] == [12, 6]
+    assert sum(part.counted[0] for part in parts) == result.counted[0]
+    assert result.profile("race")["mass"].tolist() == pytest.approx([1 / 3] * 3)
+    assert result.regions(1)["mass"].sum() == pytest.approx(float(1 - result.exact))
+
+
 def test_it_belongs_to_the_space() -> None:
     space = loan_space().with_mass("cells")
     assert Space.from_json(space.to_json()) == space
@@ -108,7 +117,7 @@ def test_what_a_cast_moves_is_a_share_of_its_cell() -> None:
         (
             lambda s: quantify(loan_ensemble(), s, Fairness("race")).restrict("income > 5"),
             SpaceError,
-            "a part of a cell has no mass",
+            "divides a cell",
         ),
         (lambda s: s.with_mass("boxes"), SpaceError, "mass: expected 'cells'"),
     ],

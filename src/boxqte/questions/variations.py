@@ -15,6 +15,8 @@ from boxqte.space.conditions import Part, mass_of, restrict_space, whole
 
 def restricted_grid(grid: AnyGrid, parts: Mapping[str, Part], text: str) -> tuple[AnyGrid, Fraction]:
     """The same question, where only x inside the parts count; and the mass that they had."""
+    if grid.space.mass is not None:
+        return _restricted_cells(grid, parts, text)
     space, share, only_missing = restrict_space(grid.space, parts, text)
     changed = build_any_grid(grid.ensemble, space, grid.property)
     if isinstance(changed, Grid):
@@ -37,6 +39,40 @@ def restricted_grid(grid: AnyGrid, parts: Mapping[str, Part], text: str) -> tupl
             refined_masses=tuple(Fraction(cell.missing) for cell in axis.refined),
         )
     return replace(changed, axes=tuple(axes)), share
+
+
+def _restricted_cells(grid: AnyGrid, parts: Mapping[str, Part], text: str) -> tuple[AnyGrid, Fraction]:
+    """The same where cells count the same: each lies in the parts, or outside of them."""
+    axes, share = list(grid.axes), Fraction(1)
+    for name, part in parts.items():
+        at = grid.space.names.index(name)
+        held = [_holds(part, cell) for cell in axes[at].cells]
+        if None in held:
+            raise SpaceError(f"condition {text!r}: divides a cell, and where cells are counted a part of one has no mass; "
+                             "leave it out, or the space's mass 'cells'")  # fmt: skip
+        mass = sum((m for m, inside in zip(axes[at].masses, held) if inside), Fraction(0))
+        if not mass:
+            raise SpaceError(f"condition {text!r}: no input of the space satisfies it with positive mass")
+        masses = tuple(m / mass if inside else Fraction(0) for m, inside in zip(axes[at].masses, held))
+        axes[at], share = replace(axes[at], masses=masses, refined_masses=masses), share * mass
+    return replace(grid, axes=tuple(axes)), share
+
+
+def _holds(part: Part, cell: Cell) -> bool | None:
+    """Whether a part has all of a cell; None if it has some of it, or an end of the part is the cell's only value."""
+    if cell.missing:
+        return part.missing
+    if cell.low is None or cell.high is None:
+        inside = part.values & set(cell.values)
+        return bool(inside) if len(inside) in (0, len(cell.values)) else None
+    low, high = cell.low[0], cell.high[0]
+    if low == high:
+        if (low, low) in part.spans or not any(start <= low <= stop for start, stop in part.spans):
+            return (low, low) in part.spans
+        return True if any(start < low < stop for start, stop in part.spans) else None
+    if any(start <= low and high <= stop for start, stop in part.spans):
+        return True
+    return None if any(max(low, start) < min(high, stop) for start, stop in part.spans) else False
 
 
 def _only_missing(axis: Axis) -> bool:

@@ -346,9 +346,6 @@ def shown_number(value: Fraction) -> str:
 def restrict_space(space: Space, parts: Mapping[str, Part], text: str) -> tuple[Space, Fraction, list[str]]:
     """The space with all mass inside the parts, the mass that they had, and the attributes of which only the missing
     value is left (their masses are for the grid to set)."""
-    if space.mass is not None:
-        raise SpaceError(f"condition {text!r}: where cells are counted, a part of a cell has no mass; leave it out, or the "
-                         "space's mass 'cells'")  # fmt: skip
     share = Fraction(1)
     only_missing = []
     for name, part in parts.items():
