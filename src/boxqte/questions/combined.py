@@ -54,7 +54,10 @@ def combined_grid(grid: Grid, chosen: Sequence[Combination]) -> Grid:
     With two combinations x' must take the other one (their cells count as single points). With one, x' stays in it.
     """
     if grid.partners is not None:
-        raise EngineError(f"pairs of sensitive values are not told apart for {grid.property.kind} or bounded changes")
+        raise EngineError(
+            f"pairs: sensitive values are not told apart for {grid.property.kind} or bounded changes; use `sample`, which gives "
+            "pairs of inputs"
+        )
     sensitive = [a for a, axis in enumerate(grid.axes) if axis.sensitive]
     others = [a for a, axis in enumerate(grid.axes) if not axis.sensitive]
     n = len(chosen)
