@@ -158,7 +158,7 @@ def test_pairs_of_values_are_refused_by_name_where_changes_are_related_and_one_s
     problem = random_problem(random.Random(3), eps=False, max_pieces=60)
     name = problem.space.names[0]
     result = quantify(problem.ensemble, problem.space, ScoreFairness(name, 0, "margin"), engine="box")
-    with pytest.raises(EngineError, match="pairs of sensitive values are not told apart for score fairness"):
+    with pytest.raises(EngineError, match="pairs: sensitive values are not told apart for score fairness"):
         result.pairs()
     seen = 0
     for seed in range(60):
