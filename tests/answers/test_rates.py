@@ -152,7 +152,7 @@ def test_the_ratio_is_judged() -> None:
     assert cut.status is Status.CONVERGED or cut.verdict in (Verdict.UNDECIDED, Verdict.VIOLATED)
 
 
-def test_refusals() -> None:
+def test_refusals(tmp_path: Path) -> None:
     with pytest.raises(PropertyError, match="require_ratio: must be above 0 and at most 1, found 2"):
         group_rates(loan_ensemble(), loan_space(), "race", require_ratio=2)
     with pytest.raises(PropertyError, match=r"'rac' is not an attribute \(did you mean 'race'"):
@@ -160,9 +160,10 @@ def test_refusals() -> None:
     with pytest.raises(EngineError, match="rates are counted by 'box' or 'exhaustive', found 'smt'"):
         group_rates(loan_ensemble(), loan_space(), "race", engine="smt")
     with pytest.raises(CertificateError, match="engine 'exhaustive' writes no certificate"):
-        group_rates(loan_ensemble(), loan_space(), "race", engine="exhaustive", certificate="c")
+        group_rates(loan_ensemble(), loan_space(), "race", engine="exhaustive", certificate=tmp_path / "c")
+    assert not (tmp_path / "c").exists()
     with pytest.raises(CertificateError, match="No such file or directory"):
-        group_rates(loan_ensemble(), loan_space(), "race", certificate="none/c")
+        group_rates(loan_ensemble(), loan_space(), "race", certificate=tmp_path / "none" / "c")
 
 
 def test_three_classes_are_refused_by_name() -> None:
