@@ -204,6 +204,7 @@ class RateSearch:
         share = SHARE_OF_RATES if compares else 1.0
         self.budget.questions = len(self.groups)
         if self.certificate is not None:
+            refuse(self.engine, self.grid, Companions(recorder=CertificateWriter(self.certificate, self.grid)))
             _emptied(self.certificate)
         try:
             for i in range(len(self.groups)):
