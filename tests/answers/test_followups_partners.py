@@ -191,7 +191,9 @@ def test_what_the_box_engine_does_not_answer_has_no_regions_either() -> None:
     result = quantify(problem.ensemble, problem.space, prop, engine="exhaustive")
     here = f"`{numeric[0].name}` >= {float(numeric[0].low)}"
     for ask in (result.regions, lambda: result.sample(1), lambda: result.restrict(here)):
-        with pytest.raises(EngineError, match=r"'box' answers scores for all inputs; .*use engine exhaustive or sample"):
+        with pytest.raises(
+            EngineError, match=r"'box' answers scores for all inputs; .*use engine exhaustive or sample"
+        ):
             ask()
     drawn = quantify(problem.ensemble, problem.space, prop, engine="sample", options={"points": 500})
     assert drawn.statistical is not None
