@@ -222,15 +222,16 @@ void LeafMasks::run_rows(const Forest& forest) {
   const auto meet = [&](Word* to, const Word* with) {
     for (int w = 0; w < stride_; ++w) to[w] &= with[w];
   };
+  const auto row = [&](std::vector<Word>& rows, int c) {  // rows are empty where every tree is a constant
+    return rows.data() + static_cast<std::ptrdiff_t>(c) * stride_;
+  };
   for (int a = 0; a < static_cast<int>(rows_.size()); ++a) {
     Rows& r = rows_[a];
     if (r.n == 0) continue;
     const int last = std::min(r.first + r.n, forest.of(a).ordered) - r.first;
     if (!r.ragged) {
-      for (int c = last - 2; c >= 0; --c)
-        meet(&r.upto[static_cast<std::size_t>(c) * stride_], &r.upto[static_cast<std::size_t>(c + 1) * stride_]);
-      for (int c = 1; c < last; ++c)
-        meet(&r.from[static_cast<std::size_t>(c) * stride_], &r.from[static_cast<std::size_t>(c - 1) * stride_]);
+      for (int c = last - 2; c >= 0; --c) meet(row(r.upto, c), row(r.upto, c + 1));
+      for (int c = 1; c < last; ++c) meet(row(r.from, c), row(r.from, c - 1));
     }
     for (std::vector<Word>* rows : {&r.upto, &r.from, &r.at})
       for (std::size_t at = 0; at < rows->size(); at += stride_) meet(rows->data() + at, all.data());
