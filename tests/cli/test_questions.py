@@ -149,7 +149,12 @@ def test_what_is_not_answered_is_refused_by_name(
 
 
 def test_a_formula_of_probabilities_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main("smtlib model.json --space space.json --sensitive sex --score-at-most 0.1 -o -".split()) == 2
+    assert (
+        main(
+            ["smtlib", "model.json", "--space", "space.json", "--sensitive", "sex", "--score-at-most", "0.1", "-o", "-"]
+        )
+        == 2
+    )
     said = "--scale: a difference of probabilities is no formula of linear arithmetic; use --scale margin"
     assert said in capsys.readouterr().err
 
