@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from lightgbm import LGBMRegressor
 from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier
 
-from boxqte import EngineError, Fairness, Monotonicity, ScoreFairness, Space, verify
+from boxqte import Fairness, Monotonicity, ScoreFairness, Space, verify
 from boxqte.answers.verdict import Verdict
 from boxqte.questions.properties import Property
 from tests.naive import MISSING, Oracle, Point
@@ -151,6 +151,8 @@ def test_a_constraint_is_kept_in_the_other_direction_only() -> None:
     [
         (xgboost.XGBClassifier(n_estimators=20, max_depth=3, n_jobs=1), "margin",
          lambda model, rows: model.predict(rows, output_margin=True)),
+        (xgboost.XGBClassifier(n_estimators=20, max_depth=3, n_jobs=1), "probability",
+         lambda model, rows: model.predict_proba(rows)[:, 1]),
         (xgboost.XGBRegressor(n_estimators=20, max_depth=3, n_jobs=1), "value", lambda model, rows: model.predict(rows)),
         (LGBMRegressor(n_estimators=20, verbose=-1, n_jobs=1), "value", lambda model, rows: model.predict(rows)),
         (GradientBoostingRegressor(n_estimators=10, random_state=0), "value", lambda model, rows: model.predict(rows)),
@@ -198,10 +200,3 @@ def test_near_data_knows_monotonicity() -> None:
     found = verify(model, Space.infer(frame).space, Monotonicity("income"), near=frame[:50])
     assert found.replayed is True
     assert found.row in frame.index[:50]
-
-
-def test_scores_of_confident_inputs_alone_are_refused_by_name() -> None:
-    frame, y = people()
-    model = xgboost.XGBClassifier(n_estimators=3, max_depth=2, n_jobs=1).fit(frame, y)
-    with pytest.raises(EngineError, match="answers scores for all inputs; leave kappa out"):
-        verify(model, Space.infer(frame).space, Monotonicity("income", on="score", kappa="0.8"))

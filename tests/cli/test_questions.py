@@ -136,16 +136,26 @@ def test_contradictions_are_one_line_in_the_words_of_the_command(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ("--option --engine smt", "engine 'smt' asks of x' only that it differs, which is not enough"),
+        ("--engine smt", "engine 'smt' asks of x' only that it differs, which is not enough"),
         ("--certificate proof", "certificate: there are none for monotonicity or bounded changes; leave it out"),
     ],
 )
 def test_what_is_not_answered_is_refused_by_name(
     folder: Path, options: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = options.replace("--option ", "")
     line = f"quantify model.json --space space.json --quiet --monotone income:increasing {options}"
     assert main(line.split()) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_formula_of_probabilities_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        main(
+            ["smtlib", "model.json", "--space", "space.json", "--sensitive", "sex", "--score-at-most", "0.1", "-o", "-"]
+        )
+        == 2
+    )
+    said = "--scale: a difference of probabilities is no formula of linear arithmetic; use --scale margin"
     assert said in capsys.readouterr().err
 
 

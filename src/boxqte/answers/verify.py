@@ -35,8 +35,8 @@ from boxqte.engines.box.options import BoxOptions
 from boxqte.engines.box.problem import Problem
 from boxqte.engines.kinds import UNFAIR
 from boxqte.engines.point import PointDecider
-from boxqte.engines.protocol import ALONE, Companions, Limits, Status, Watch
-from boxqte.engines.refusals import refuse, two_classes
+from boxqte.engines.protocol import Companions, Limits, Status, Watch
+from boxqte.engines.refusals import two_classes
 from boxqte.errors import EngineError
 from boxqte.models.decision import Threshold, decision_text
 from boxqte.models.importers import ImportedModel, load_model
@@ -160,7 +160,6 @@ def verify(
     imported = load_model(model, allow_pickle=allow_pickle, threshold=threshold)
     threads, limit, rng = worker_count(workers), seconds(time_limit), random_numbers(random_state)
     grid = two_classes(build_any_grid(imported.ensemble, read_space(space), property), "verify")
-    refuse("box", grid, ALONE)
     search = _Search(
         imported, grid, every_cell(grid), PointDecider(grid), GridValues(grid), threads, started,
         math.inf if limit is None else limit, rng,

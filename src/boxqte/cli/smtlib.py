@@ -40,7 +40,10 @@ def run(arguments: argparse.Namespace) -> int:
     from boxqte.engines.smt.formula import smtlib
     from boxqte.questions.building import build_any_grid
 
-    script = smtlib(two_classes(build_any_grid(model.ensemble, space, prop), "smtlib"), arguments.formula)
+    grid = two_classes(build_any_grid(model.ensemble, space, prop), "smtlib")
+    if grid.partners is not None and grid.partners.scale is not None:
+        raise EngineError("scale: a difference of probabilities is no formula of linear arithmetic; use scale='margin'")
+    script = smtlib(grid, arguments.formula)
     raise_first(write_text(arguments.output, script))
     return 0
 
