@@ -22,7 +22,7 @@ from boxqte.answers.result import Bounds
 from boxqte.answers.verdict import Verdict
 from boxqte.basics.budget import TimeBudget
 from boxqte.engines.protocol import Limits, Progress, Status
-from boxqte.errors import CertificateError, EngineError, ModelError, PropertyError
+from boxqte.errors import CertificateError, EngineError, ModelError, PropertyError, SpaceError
 from boxqte.exact import down, up
 from boxqte.examples import loan_ensemble, loan_space
 from boxqte.models.ensemble import TreeEnsemble
@@ -336,3 +336,8 @@ def test_rows_outside_the_space_are_counted() -> None:
     assert found.rows_outside == 1
     assert sum(group.data.rows for group in found.groups if group.data is not None) == 1
     assert "1 row lies outside the space" in rates_text(found)
+
+
+def test_cells_have_no_rates() -> None:
+    with pytest.raises(SpaceError, match="leave out its mass 'cells'"):
+        group_rates(loan_ensemble(), loan_space().with_mass("cells"), "race")

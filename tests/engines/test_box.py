@@ -16,6 +16,7 @@ from boxqte.engines.box.driver import ExactSum, OpenBoxes
 from boxqte.engines.box.problem import compile_problem
 from boxqte.engines.protocol import Limits, Outcome, Progress, Status, Watch
 from boxqte.errors import EngineError
+from boxqte.examples import loan_ensemble, loan_space
 from boxqte.models.ensemble import Test as NodeTest
 from boxqte.models.ensemble import TreeEnsemble
 from boxqte.questions.building import build_grid
@@ -479,3 +480,15 @@ def test_open_boxes_come_back_as_they_went_in() -> None:
 def test_options_are_checked() -> None:
     with pytest.raises(EngineError, match="finish_limit"):
         make_engine("box", {"finish_limit": 1})
+
+
+def test_an_interrupt_in_the_last_report_keeps_what_is_proved() -> None:
+    grid = build_grid(loan_ensemble(), loan_space(), Fairness("race"))
+    limits = Limits(workers=1)
+
+    def interrupted(progress: object) -> None:
+        raise KeyboardInterrupt
+
+    outcome = make_engine("box").run(grid, limits, Watch(limits, interrupted))
+    assert outcome.status is Status.INTERRUPTED
+    assert outcome.decided.undecided < Fraction(1, 10**9)  # all was decided before the first report

@@ -254,6 +254,8 @@ def group_rates(
     if not 0 < number(confidence, "confidence", SpaceError) < 1:
         raise SpaceError(f"confidence: must lie between 0 and 1, found {confidence}")
     imported, space = load_model(model, allow_pickle=allow_pickle, threshold=threshold), read_space(space)
+    if space.mass is not None:
+        raise SpaceError("rates: a group is a share of inputs, but the space counts cells; leave out its mass 'cells'")
     prop = Fairness(sensitive)
     grid = two_classes(build_any_grid(imported.ensemble, space, prop), "rates")
     groups = _groups(grid)

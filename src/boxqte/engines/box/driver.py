@@ -381,7 +381,10 @@ def drive(
         found = enclosed(inside, run.open, workers, why, elapsed, watch.seconds_left, run.nodes, moment)
     decided = run.decided(found)
     if status is not Status.INTERRUPTED:
-        reason = watch.report(decided, nodes=run.nodes, open_boxes=len(run.open))
+        try:
+            reason = watch.report(decided, nodes=run.nodes, open_boxes=len(run.open))
+        except KeyboardInterrupt:  # what is proved stays so
+            reason = status = Status.INTERRUPTED
         if found is not None and reason in (Status.GAP, Status.REQUIREMENT):
             status = reason
     if keeper is not None:
