@@ -35,7 +35,7 @@ def add_parser(commands: Any) -> None:
                        help="of which score (default probability); value: what a regressor predicts")  # fmt: skip
     asked.add_argument("--levels", metavar="A,B", action="append", help="the ends of the histogram's bins")
     asked.add_argument("--quantiles", metavar="Q,R", action="append",
-                       help="of which shares of the inputs (default 0.5,0.9,0.99)")  # fmt: skip
+                       help="of these shares of the inputs, closed in further than the bins")  # fmt: skip
     asked.add_argument("--kappa", metavar="K", default="0.5", help="only inputs with confidence above K (default 0.5)")
     add_work(parser, "--time-limit", "--workers", "--memory-limit")
     out = add_display(parser)
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     check_output(arguments.json, "--json")
     names = read_names(arguments.sensitive, "--sensitive")
     levels = None if arguments.levels is None else read_names(arguments.levels, "--levels")
-    from boxqte.answers.score_changes import QUANTILES, score_changes
+    from boxqte.answers.score_changes import score_changes
     from boxqte.report.progress import show_questions
     from boxqte.report.score_changes import score_changes_text
     from boxqte.space.space import Space
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
             names,
             scale=arguments.scale,
             levels=levels,
-            quantiles=QUANTILES if arguments.quantiles is None else read_names(arguments.quantiles, "--quantiles"),
+            quantiles=None if arguments.quantiles is None else read_names(arguments.quantiles, "--quantiles"),
             kappa=arguments.kappa,
             time_limit=arguments.time_limit,
             workers=arguments.workers,
