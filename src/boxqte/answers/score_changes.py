@@ -173,7 +173,7 @@ def score_changes(
     >>> from boxqte.examples import loan_ensemble, loan_space
     >>> found = score_changes(loan_ensemble(), loan_space(), "race", scale="margin", levels=[0, 1])
     >>> found.converged, [round(b.share.lower, 3) for b in found.bins]
-    (True, [0.0, 0.303, 0.697])
+    (True, [0.0, 0.76, 0.24])
     """
     budget = TimeBudget(time_limit)
     limits = limits_of(time_limit, workers=workers, memory_limit=memory_limit)
