@@ -66,14 +66,15 @@ def ways(result: boxqte.Quantification, grid: Grid) -> tuple[Fraction, Fraction]
     sensitive = [a for a, axis in enumerate(grid.axes) if axis.sensitive]
     totals = [Fraction(0), Fraction(0)]
     for x, F in margins.items():
+        if grid.thresholds.conf_neg < F < grid.thresholds.conf_pos:
+            continue
         rest = {a: c for a, c in enumerate(x) if a not in sensitive}
         others = {y: G for y, G in margins.items() if all(y[a] == c for a, c in rest.items())}
-        for way, (sign, ranges) in enumerate(((1, partners.low), (-1, partners.high))):
+        for way, (target, ranges) in enumerate(zip(grid.targets(F), (partners.low, partners.high))):
             first, last = ranges[x[partners.axis]] if partners.axis >= 0 else (0, 10**6)
             place = partners.axis
-            if any(
-                sign * (F - G) >= partners.gap and (place < 0 or first <= y[place] <= last) for y, G in others.items()
-            ):
+            among = [G for y, G in others.items() if place < 0 or first <= y[place] <= last]
+            if target is not None and any(target >= G if way == 0 else target <= G for G in among):
                 totals[way] += mass_of(grid, list(x))
     return totals[0], totals[1]
 
@@ -183,19 +184,15 @@ def test_pairs_of_values_are_refused_by_name_where_changes_are_related_and_one_s
     assert seen > 3
 
 
-def test_what_the_box_engine_does_not_answer_has_no_regions_either() -> None:
-    """An answer by enumeration does not make the box engine's boxes right: it is refused by name."""
+def test_scores_of_confident_inputs_have_regions_and_draws() -> None:
     problem = random_problem(random.Random(3), eps=False, max_pieces=60)
-    numeric = [a for a in problem.space.attributes if a.is_numeric]
     prop = ScoreFairness(problem.space.names[0], 0, "margin", kappa=Fraction(3, 5))
     result = quantify(problem.ensemble, problem.space, prop, engine="exhaustive")
-    here = f"`{numeric[0].name}` >= {float(numeric[0].low)}"
-    for ask in (result.regions, lambda: result.sample(1), lambda: result.restrict(here)):
-        with pytest.raises(
-            EngineError, match=r"'box' answers scores for all inputs; .*use engine exhaustive or sample"
-        ):
-            ask()
+    assert result.counterexample.lower > 0
+    assert result.regions(top=None)["mass"].sum() == pytest.approx(result.counterexample.lower)
+    assert len(result.sample(3, random_state=0)) == 3
     drawn = quantify(problem.ensemble, problem.space, prop, engine="sample", options={"points": 500})
     assert drawn.statistical is not None
     truth = result.decided.measure()
-    assert truth is None or drawn.statistical.lower <= truth[0] <= drawn.statistical.upper
+    assert truth is not None
+    assert drawn.statistical.lower <= truth[0] <= drawn.statistical.upper
