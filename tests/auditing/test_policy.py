@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -301,14 +300,6 @@ def test_json_of_a_gate_can_be_written() -> None:
 
 
 # --- the commands ---
-
-
-@pytest.fixture
-def examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("model.json", "space.json", "people.csv", "policy.toml"):
-        shutil.copy(ROOT / "examples" / name, tmp_path)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 QUANTIFY = ["quantify", "model.json", "--space", "space.json", "--sensitive", "sex", "--engine", "exhaustive"]

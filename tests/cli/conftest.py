@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from boxqte.space.attributes import Attribute
 from boxqte.space.space import Space
 from tests.cli.loans import SPACE, granted, people
 
+ROOT = Path(__file__).resolve().parents[2]
 Run = tuple[int, str, str]
 
 
@@ -46,6 +48,15 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Space([*SPACE, Attribute.integer("height", 0, 9)]).save(folder / "four.json")
     SPACE.with_attribute(Attribute.categorical("race", ["a", "b"])).save(folder / "texts.json")
     return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The files of the examples, in the folder that commands run in."""
+    for name in ("model.json", "space.json", "people.csv"):
+        shutil.copy(ROOT / "examples" / name, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture

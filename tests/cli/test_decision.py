@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +31,6 @@ COMMANDS: dict[str, tuple[list[str], int]] = {
     "audit": (["audit", "model.json", *ASKED, "--robustness-rate", "0", "--quiet"], 0),
     "test": (["test", "model.json", *ASKED, "--method", "themis", "--tests", "50", "--seed", "1", "--quiet"], 0),
 }
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("model.json", "space.json", "people.csv"):
-        shutil.copy(EXAMPLES / name, tmp_path)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +31,6 @@ QUESTIONS = {
     "--sensitive sex,race --kappa 0.6 --partner-kappa 0.6": Fairness(["sex", "race"], 0, "0.6", partner_kappa="0.6"),
     "--epsilon age=2 --partner-kappa 0.6": Robustness({"age": 2}, partner_kappa="0.6"),
 }
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("model.json", "space.json", "people.csv"):
-        shutil.copy(ROOT / "examples" / name, tmp_path)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def read(line: str) -> Any:
