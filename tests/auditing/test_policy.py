@@ -24,7 +24,6 @@ from boxqte.errors import BoxQTEError, PolicyError
 from boxqte.examples import loan_ensemble, loan_space
 from boxqte.testing import assert_fair, assert_monotone, assert_policy, assert_robust, assert_score_fair
 
-ROOT = Path(__file__).resolve().parents[2]
 EXACT = Fraction(352, 505)  # the loan example, fairness in race (tests/test_examples.py has it by hand)
 
 

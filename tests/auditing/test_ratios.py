@@ -18,7 +18,6 @@ from boxqte.examples import loan_ensemble, loan_space
 from boxqte.testing import assert_policy, assert_ratio
 from tests.naive_classes import random_class_problem
 
-ROOT = Path(__file__).resolve().parents[2]
 RATIO = 352 / 505  # of the loan example by race: every rate is 1 but that of one race (tests/test_examples.py)
 
 

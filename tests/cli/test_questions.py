@@ -14,7 +14,6 @@ from boxqte.cli.main import main, make_parser
 from boxqte.cli.settings import settled
 from boxqte.questions.reading import read_property
 
-ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = {
     "quantify": "quantify model.json --space space.json --quiet --json -",
     "verify": "verify model.json --space space.json --json -",
