@@ -1,6 +1,6 @@
 """Is an XGBoost model monotone? Trained with a monotone constraint and without, a proof or a pair, in seconds.
 
-    python benchmarks/monotone.py [--sizes 50x3,200x5] [--time-limit 60] [--workers 2] [NAME ...]
+    python -m benchmarks.monotone [--sizes 50x3,200x5] [--time-limit 60] [--workers 2] [NAME ...]
 
 XGBoost on all rows of the data set, one numeric attribute of it. Each model is asked on scores and on classes. The time goes
 from the trained model in memory to the verdict: reading it, building the grid, the search, and asking XGBoost about the pair.
@@ -9,17 +9,14 @@ from the trained model in memory to the verdict: reading it, building the grid, 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
-from pathlib import Path
 
-import pandas as pd
 import xgboost
+from benchmarks.paper.datasets import DataError, load_dataset
 
-from boxqte import Monotonicity, Space, verify
+from boxqte import Monotonicity, verify
 
-ROOT = Path(__file__).resolve().parent.parent
 PROBLEMS = {"adult": ("hours_per_week", 1), "bank": ("duration", 1), "credit": ("duration", -1), "lsac": ("lsat", 1)}
 
 
@@ -30,17 +27,16 @@ def main() -> int:
     parser.add_argument("--sizes", default="50x3,200x5")
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
-    folder = Path(os.environ.get("BOXQTE_DATA") or ROOT.parent / "shared" / "data")
-    if not folder.is_dir():
-        print("the data sets are not here; set BOXQTE_DATA to the folder that holds them", file=sys.stderr)
+    try:
+        tables = [load_dataset(name) for name in arguments.names]
+    except DataError as error:
+        print(error, file=sys.stderr)
         return 2
     print(
         "| data | attribute | size | constraint | on | verdict | replayed | seconds |\n|---|---|---|---|---|---|---|---|"
     )
-    for name in arguments.names:
-        frame = pd.read_csv(folder / f"{name}.csv")
-        space = Space.load(folder / f"{name}.schema.json")
-        label = frame.pop(space.label or "label")
+    for data in tables:
+        name, space = data.name, data.space
         attribute, sign = PROBLEMS[name]
         direction = "increasing" if sign > 0 else "decreasing"
         for size in arguments.sizes.split(","):
@@ -48,7 +44,7 @@ def main() -> int:
             for constraint in ({attribute: sign}, None):
                 model = xgboost.XGBClassifier(
                     n_estimators=trees, max_depth=depth, n_jobs=arguments.workers, monotone_constraints=constraint
-                ).fit(frame, label)
+                ).fit(data.inputs, data.labels)
                 for on in ("score", "class"):
                     started = time.perf_counter()
                     question = Monotonicity(attribute, direction, on)

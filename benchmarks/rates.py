@@ -22,15 +22,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import xgboost
 from benchmarks.monte_carlo import STANDARD_ERRORS, probabilities, random_inputs
+from benchmarks.paper.datasets import DataError, load_dataset
 
 from boxqte import Attribute, GroupRates, Space, group_rates
 from boxqte.basics.numbers import SHORT, number_text
 from boxqte.certify import certify_parts
 
-ROOT = Path(__file__).resolve().parent.parent
 PROBLEMS = {"adult": ("sex", "race", "age"), "bank": ("age",), "credit": ("sex", "age"), "lsac": ("sex", "race")}
 
 
@@ -42,19 +41,18 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--certificate", action="store_true", help="write and check certificates, too")
     arguments = parser.parse_args()
-    folder = Path(os.environ.get("BOXQTE_DATA") or ROOT.parent / "shared" / "data")
-    if not folder.is_dir():
-        print("the data sets are not here; set BOXQTE_DATA to the folder that holds them", file=sys.stderr)
+    try:
+        tables = [load_dataset(name) for name in arguments.names]
+    except DataError as error:
+        print(error, file=sys.stderr)
         return 2
     head = f"{'problem':<12}{'groups':>7}{'s':>7}{'CPU s':>7}  {'difference':<33}{'ratio':<33}{'off by':>7}"
     print(head + (f"{'with s':>8}{'check s':>9}" if arguments.certificate else ""), flush=True)
     wrong = 0
     with tempfile.TemporaryDirectory() as place:
-        for name in arguments.names:
-            frame = pd.read_csv(folder / f"{name}.csv")
-            space = Space.load(folder / f"{name}.schema.json")
-            label = frame.pop(space.label or "label")
-            model = xgboost.XGBClassifier(n_estimators=50, max_depth=3).fit(frame, label)
+        for data in tables:
+            name, space = data.name, data.space
+            model = xgboost.XGBClassifier(n_estimators=50, max_depth=3).fit(data.inputs, data.labels)
             file = Path(place) / f"{name}.json"
             model.get_booster().save_model(file)
             for sensitive in PROBLEMS[name]:

@@ -59,7 +59,7 @@ def main() -> int:
             x, other = (model.predict(table[frame.columns]) for table in (found.x, found.witness))
             replay = time.perf_counter() - started
             print(
-                f"{title}{len(result.origin.store.boxes):6d} regions, {len(found)} distinct pairs: "
+                f"{title}{len(result.asked.regions().boxes):6d} regions, {len(found)} distinct pairs: "
                 f"draw {seconds:5.2f} s (CPU {cpu:.2f}), "
                 f"replay {replay:5.2f} s, the library agrees on {int((x != other).sum())}",
                 flush=True,

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 
 from boxqte.models.ensemble import Missing, Test
 from tests.naive import Oracle, naive_quantify
-from tests.strategies import Limits, Problem, problems, random_problem
+from tests.random_attributes import Limits
+from tests.strategies import Problem, problems, random_problem
 
 
 def sizes(problem: Problem) -> tuple[int, int]:

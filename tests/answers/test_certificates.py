@@ -305,16 +305,21 @@ def test_what_cannot_be_certified_is_refused_by_name(tmp_path):
         quantify(*question, Fairness("race"), certificate=tmp_path / "none" / "c")
 
 
-def test_the_command_proves_rejects_and_refuses(tmp_path, capsys):
-    xgboost = pytest.importorskip("xgboost")
-    numpy = pytest.importorskip("numpy")
+def files_in(folder: Path) -> tuple[str, str, str]:
+    """The files of a model and its space, and the name of one for a certificate."""
+    xgboost, numpy = pytest.importorskip("xgboost"), pytest.importorskip("numpy")
     rng = numpy.random.default_rng(1)
     X = rng.integers(0, 10, (300, 4)).astype(float)
     y = (X[:, 0] + X[:, 1] * X[:, 2] > 30).astype(int)
-    model, space, file = (str(tmp_path / name) for name in ("model.json", "space.json", "certificate"))
+    model, space, file = (str(folder / name) for name in ("model.json", "space.json", "certificate"))
     xgboost.XGBClassifier(n_estimators=8, max_depth=3).fit(X, y).get_booster().save_model(model)
     attributes = [Attribute.integer(f"f{i}", 0, 9).to_json() for i in range(4)]
     Path(space).write_text(json.dumps({"attributes": attributes}))
+    return model, space, file
+
+
+def test_the_command_proves_rejects_and_refuses(tmp_path, capsys):
+    model, space, file = files_in(tmp_path)
     assert main(["quantify", model, "--space", space, "--sensitive", "f0", "--certificate", file, "--quiet"]) == 0
     capsys.readouterr()
     assert main(["certify", file, model, "--space", space, "--workers", "1"]) == 0

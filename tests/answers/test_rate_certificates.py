@@ -21,7 +21,7 @@ from boxqte.questions.building import build_grid
 from boxqte.questions.combined import combinations
 from boxqte.questions.properties import Fairness
 from tests import resume_child
-from tests.answers.test_certificates import lines_of, mutant, sealed
+from tests.answers.test_certificates import files_in, lines_of, mutant, sealed
 from tests.strategies import random_problem
 
 
@@ -224,14 +224,7 @@ def test_groups_that_were_not_asked_any_more_are_open_in_the_certificate(tmp_pat
 
 
 def test_the_command_proves_rates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    xgboost, numpy = pytest.importorskip("xgboost"), pytest.importorskip("numpy")
-    rng = numpy.random.default_rng(1)
-    X = rng.integers(0, 10, (300, 4)).astype(float)
-    y = (X[:, 0] + X[:, 1] * X[:, 2] > 30).astype(int)
-    model, space, file = (str(tmp_path / name) for name in ("model.json", "space.json", "certificate"))
-    xgboost.XGBClassifier(n_estimators=8, max_depth=3).fit(X, y).get_booster().save_model(model)
-    attributes = [Attribute.integer(f"f{i}", 0, 9).to_json() for i in range(4)]
-    Path(space).write_text(json.dumps({"attributes": attributes}))
+    model, space, file = files_in(tmp_path)
     asked = ["rates", model, "--space", space, "--sensitive", "f0", "--certificate", file, "--quiet"]
     assert main([*asked, "--json", str(tmp_path / "rates.json")]) == 0
     found = json.loads((tmp_path / "rates.json").read_text())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from dataclasses import replace
 from fractions import Fraction
@@ -311,14 +310,6 @@ def test_a_fitted_pipeline_is_audited_with_the_names_of_the_users_columns() -> N
 
 
 # --- the command ---
-
-
-@pytest.fixture
-def examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("model.json", "people.csv", "policy.toml"):
-        shutil.copy(ROOT / "examples" / name, tmp_path)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 LINE = "model.json --data people.csv --label granted --categorical race --sensitive sex,race --robustness-rate 0.01"

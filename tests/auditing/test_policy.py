@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -25,7 +24,6 @@ from boxqte.errors import BoxQTEError, PolicyError
 from boxqte.examples import loan_ensemble, loan_space
 from boxqte.testing import assert_fair, assert_monotone, assert_policy, assert_robust, assert_score_fair
 
-ROOT = Path(__file__).resolve().parents[2]
 EXACT = Fraction(352, 505)  # the loan example, fairness in race (tests/test_examples.py has it by hand)
 
 
@@ -301,14 +299,6 @@ def test_json_of_a_gate_can_be_written() -> None:
 
 
 # --- the commands ---
-
-
-@pytest.fixture
-def examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("model.json", "space.json", "people.csv", "policy.toml"):
-        shutil.copy(ROOT / "examples" / name, tmp_path)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 QUANTIFY = ["quantify", "model.json", "--space", "space.json", "--sensitive", "sex", "--engine", "exhaustive"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -19,7 +18,6 @@ from boxqte.examples import loan_ensemble, loan_space
 from boxqte.testing import assert_policy, assert_ratio
 from tests.naive_classes import random_class_problem
 
-ROOT = Path(__file__).resolve().parents[2]
 RATIO = 352 / 505  # of the loan example by race: every rate is 1 but that of one race (tests/test_examples.py)
 
 
@@ -153,14 +151,6 @@ def test_an_audit_of_three_classes_has_no_rates() -> None:
 
 
 # --- the command ---
-
-
-@pytest.fixture
-def examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("model.json", "space.json", "people.csv"):
-        shutil.copy(ROOT / "examples" / name, tmp_path)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 RATES = ["rates", "model.json", "--space", "space.json", "--sensitive", "sex", "--quiet"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from boxqte.space.tables import read_table
 from boxqte.testers import find_idis
 from boxqte.testing import assert_fair
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 RULE = "sex:f=0.4,m=0.6"
 TEXT = "class 1 iff p >= 0.4 (sex f), 0.6 (sex m)"
 ASKED = ["--space", "space.json", "--sensitive", "sex"]
@@ -32,14 +30,6 @@ COMMANDS: dict[str, tuple[list[str], int]] = {
     "audit": (["audit", "model.json", *ASKED, "--robustness-rate", "0", "--quiet"], 0),
     "test": (["test", "model.json", *ASKED, "--method", "themis", "--tests", "50", "--seed", "1", "--quiet"], 0),
 }
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("model.json", "space.json", "people.csv"):
-        shutil.copy(EXAMPLES / name, tmp_path)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -123,3 +113,12 @@ def test_a_function_has_its_own_rule() -> None:
 def test_the_report_says_the_rule(folder: Path) -> None:
     page = audit("model.json", space="space.json", sensitive="sex", robustness=0, threshold="0.35").to_html()
     assert "class 1 iff p &gt;= 0.35" in page
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_json_of_an_audit_has_the_rule() -> None:
+    assert main([*COMMANDS["audit"][0], "--decision-threshold", "0.35", "--json", "audit.json"]) == 0
+    document = json.loads(Path("audit.json").read_text())
+    rule = document["model"]["decision"]
+    assert rule == load_model("model.json", threshold="0.35").ensemble.decision.to_json()
+    assert rule == document["questions"][0]["result"]["model"]["decision"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from boxqte.cli.main import main, make_parser
 from boxqte.cli.settings import settled
 from boxqte.questions.reading import read_property
 
-ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = {
     "quantify": "quantify model.json --space space.json --quiet --json -",
     "verify": "verify model.json --space space.json --json -",
@@ -32,14 +30,6 @@ QUESTIONS = {
     "--sensitive sex,race --kappa 0.6 --partner-kappa 0.6": Fairness(["sex", "race"], 0, "0.6", partner_kappa="0.6"),
     "--epsilon age=2 --partner-kappa 0.6": Robustness({"age": 2}, partner_kappa="0.6"),
 }
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("model.json", "space.json", "people.csv"):
-        shutil.copy(ROOT / "examples" / name, tmp_path)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def read(line: str) -> Any:

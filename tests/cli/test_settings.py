@@ -18,14 +18,6 @@ from boxqte.errors import ConfigError
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("model.json", "space.json", "people.csv"):
-        shutil.copy(ROOT / "examples" / name, tmp_path)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def read(*typed: str) -> Any:
     parser = make_parser()
     return parser.parse_args(settled(parser, typed))

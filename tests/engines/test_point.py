@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import random
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -110,16 +111,20 @@ def test_leaf_values_beyond_64_bits_are_decided_exactly() -> None:
     assert rounded > 10
 
 
+def integers_decide_alike(grid: Grid, holds: Callable[[Grid, list[int], list[int]], None] = assert_witness) -> None:
+    """Every point is decided by Python's integers as by the kernels; `holds` checks a witness."""
+    points = all_points(grid)
+    found = PointDecider(grid).decide(points)
+    for row, verdict in zip(points.tolist(), found.verdict.tolist()):
+        confident, witness = counterexample(grid, row)
+        assert verdict == (LOW if not confident else FAIR if witness is None else UNFAIR)
+        if witness is not None:
+            holds(grid, row, witness)
+
+
 def test_python_integers_decide_as_the_kernels_do() -> None:
     for seed in range(40):
-        grid = build_grid(*random_problem(random.Random(seed), max_pieces=60, max_pairs=2_000))
-        points = all_points(grid)
-        found = PointDecider(grid).decide(points)
-        for row, verdict in zip(points.tolist(), found.verdict.tolist()):
-            confident, witness = counterexample(grid, row)
-            assert verdict == (LOW if not confident else FAIR if witness is None else UNFAIR)
-            if witness is not None:
-                assert_witness(grid, row, witness)
+        integers_decide_alike(build_grid(*random_problem(random.Random(seed), max_pieces=60, max_pairs=2_000)))
 
 
 def test_a_budget_leaves_points_unknown_but_never_wrong() -> None:

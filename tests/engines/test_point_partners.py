@@ -14,12 +14,12 @@ from boxqte.engines.exhaustive import dense_margins, verdicts
 from boxqte.engines.kinds import FAIR, LOW, UNFAIR
 from boxqte.engines.point import PointDecider
 from boxqte.engines.point import trees as point_trees
-from boxqte.engines.point.exact import counterexample, exact_margin
+from boxqte.engines.point.exact import exact_margin
 from boxqte.engines.protocol import Limits, Watch
 from boxqte.questions.building import build_grid
 from boxqte.questions.grid import Grid
 from boxqte.questions.properties import Fairness, Monotonicity, Property, ScoreFairness
-from tests.engines.test_point import all_points, masses, wide_leaves
+from tests.engines.test_point import all_points, integers_decide_alike, masses, wide_leaves
 from tests.naive_questions import naive_measure
 from tests.questions.test_partners import asked
 from tests.strategies import Problem, random_problem
@@ -112,14 +112,7 @@ def test_python_integers_decide_as_the_kernels_do() -> None:
     for seed in range(15):
         problem = random_problem(random.Random(seed), eps=False, max_pieces=40)
         for prop in questions(problem, seed):
-            grid = build_grid(problem.ensemble, problem.space, prop)
-            points = all_points(grid)
-            found = PointDecider(grid).decide(points)
-            for row, verdict in zip(points.tolist(), found.verdict.tolist()):
-                confident, witness = counterexample(grid, row)
-                assert verdict == (LOW if not confident else FAIR if witness is None else UNFAIR)
-                if witness is not None:
-                    assert_witness(grid, row, witness)
+            integers_decide_alike(build_grid(problem.ensemble, problem.space, prop), assert_witness)
 
 
 @pytest.mark.parametrize("counted", [1, -1])

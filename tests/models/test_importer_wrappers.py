@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -51,7 +51,6 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
-from threadpoolctl import threadpool_limits
 from xgboost import XGBClassifier
 
 from boxqte import Attribute, Fairness, Space, quantify
@@ -62,12 +61,7 @@ from tests.conformance.suite import assert_conforms, boundary_rows
 
 N = 160
 LABELS = np.array(["no", "perhaps", "yes"])
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    with threadpool_limits(limits=1):
-        yield
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def data(n_classes: int = 2) -> tuple[np.ndarray, np.ndarray]:

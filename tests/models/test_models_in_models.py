@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import lightgbm
@@ -18,7 +18,6 @@ from sklearn.impute import SimpleImputer
 from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV, TunedThresholdClassifierCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
-from threadpoolctl import threadpool_limits
 
 from boxqte import load_model
 from boxqte.errors import ModelError
@@ -27,12 +26,7 @@ from tests.models.test_decisions import beyond_rounding
 
 N = 240
 NUMBERS = ["age", "income"]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    with threadpool_limits(limits=1):
-        yield
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def people() -> tuple[pd.DataFrame, np.ndarray]:

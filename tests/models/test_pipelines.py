@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +30,14 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 from sklearn.tree import DecisionTreeClassifier
-from threadpoolctl import threadpool_limits
 from xgboost import XGBClassifier
 
 from boxqte import Attribute, Fairness, Space, quantify
 from boxqte.errors import ModelError
 from boxqte.models import pullback
 from boxqte.models.ensemble import Test
+from boxqte.models.floats import floats_of, keys_of
 from boxqte.models.importers import ImportedModel, load_model
-from boxqte.models.pullback import floats_of, keys_of
 from tests.conformance.pipelines import (
     FINAL,
     NO_MISSING,
@@ -57,15 +55,12 @@ from tests.conformance.pipelines import (
 from tests.conformance.random_pipelines import pipelines
 from tests.conformance.suite import assert_conforms, boundary_rows
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::RuntimeWarning", "ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning"
-)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    with threadpool_limits(limits=1):
-        yield
+pytestmark = [
+    pytest.mark.usefixtures("one_thread"),
+    pytest.mark.filterwarnings(
+        "ignore::RuntimeWarning", "ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning"
+    ),
+]
 
 
 def pipeline_conforms(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -33,7 +33,6 @@ from sklearn.ensemble import (
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
-from threadpoolctl import threadpool_limits
 
 from boxqte import Attribute, Fairness, Space, quantify
 from boxqte.certify import certify
@@ -45,12 +44,7 @@ from tests.conformance.mutations import mutate_bytes, mutate_document, refused_o
 from tests.conformance.suite import assert_conforms, beyond_rounding, boundary_rows
 
 N = 160
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    with threadpool_limits(limits=1):
-        yield
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def data() -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Dummies of pandas: recognised as one attribute, declared as one, or named in a note where they are taken one by one."""
+"""One-hot groups: recognised as one attribute, declared as one, or named in a note where the columns are taken one by one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,128 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeClassifier
 
 from boxqte import Fairness, Space, audit, quantify
 from boxqte.cli.main import main
+from boxqte.space.attributes import Attribute
+from tests.space.inferring import Make, refusal, why
 
 RACES = ("Asian", "Black", "White", "other")
+NAN = float("nan")
+
+
+@pytest.mark.parametrize("separator", ["_", "=", "__", ".", ":"])
+def test_columns_of_which_exactly_one_is_1_in_every_row_are_one_attribute(make: Make, separator: str) -> None:
+    columns = [f"race{separator}{value}" for value in ("white", "black", "other")]
+    frame = make(
+        {"age": [30, 40, 50], columns[0]: [1, 0, 0], columns[1]: [0, 1, 1], columns[2]: [0, 0, 0], "x": [3, 4, 5]}
+    )
+    space = Space.infer(frame).space
+    assert space.names == ("age", "race", "x")
+    assert space["race"] == Attribute.one_hot("race", columns, values=["white", "black", "other"])
+
+
+def test_bool_columns_of_get_dummies_are_a_group() -> None:
+    frame = pd.get_dummies(pd.DataFrame({"native_country": ["US", "UK", "US"], "age": [3, 4, 6]}))
+    space = Space.infer(frame).space
+    assert space["native_country"].columns == ("native_country_UK", "native_country_US")
+    assert space["native_country"].values == ("UK", "US")
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"a_x": [1, 0, 0], "a_y": [0, 1, 0]},  # a row sums to 0
+        {"a_x": [1, 0, 1], "a_y": [0, 1, 1]},  # a row sums to 2
+        {"a_x": [1, 0, 1], "b_y": [0, 1, 0]},  # no common prefix
+        {"ax": [1, 0, 1], "ay": [0, 1, 0]},  # no separator
+        {"_x": [1, 0, 1], "_y": [0, 1, 0]},  # no name
+        {"a_x": [1, 1, 1], "a_y": [0, 0, 0]},  # constant columns prove nothing
+        {"a_x": [1, 0, 2], "a_y": [0, 1, -1]},  # not 0 and 1
+        {"a_x": ["1", "0"], "a_y": ["0", "1"]},  # texts
+    ],
+)
+def test_columns_that_the_rows_do_not_prove_to_be_a_group_stay_by_themselves(columns: dict[str, list[Any]]) -> None:
+    assert Space.infer(columns).space.names == tuple(columns)
+
+
+def test_two_groups_with_a_common_prefix_are_told_apart() -> None:
+    frame = {"p_sex_f": [1, 0, 0], "p_sex_m": [0, 1, 1], "p_job_a": [0, 1, 0], "p_job_b": [1, 0, 1]}
+    assert Space.infer(frame).space.names == ("p_sex", "p_job")
+
+
+def test_a_group_is_as_large_as_the_rows_allow() -> None:
+    frame = {"g_a_1": [1, 0, 0, 0], "g_a_2": [0, 1, 0, 0], "g_b": [0, 0, 1, 0], "g_c": [0, 0, 0, 1]}
+    space = Space.infer(frame).space
+    assert space.names == ("g",)
+    assert space["g"].values == ("a_1", "a_2", "b", "c")
+
+
+def test_a_group_never_takes_the_name_of_a_column() -> None:
+    space = Space.infer({"age": [20, 60], "age_young": [1, 0], "age_old": [0, 1]}).space
+    assert space.names == ("age", "age_*")
+
+
+def test_a_group_can_be_switched_off_or_broken_up_by_naming_a_column() -> None:
+    frame = {"r_a": [1, 0, 0], "r_b": [0, 1, 1]}
+    assert Space.infer(frame, one_hot=None).space.names == ("r_a", "r_b")
+    assert Space.infer(frame, integer=["r_a"]).space.names == ("r_a", "r_b")
+    assert "one_hot=None" in why(frame, "r")
+
+
+def test_a_row_that_is_missing_in_the_whole_group_is_a_missing_value_of_the_group() -> None:
+    frame = {"r_a": [1, 0, NAN], "r_b": [0, 1, NAN]}
+    assert "column 'r': 1 missing value, the first in row 2" in refusal(frame)
+    assert Space.infer(frame, missing="declare").space["r"].missing == Fraction(1, 3)
+    assert Space.infer({"r_a": [1, 0, NAN], "r_b": [0, 1, 1]}, missing="ignore").space.names == ("r_a", "r_b")
+
+
+def test_a_declared_group_may_have_rows_of_zeros_which_are_one_more_value() -> None:
+    frame = {"r_b": [1, 0, 0], "x": [1, 2, 3], "r_c": [0, 1, 0]}
+    space = Space.infer(frame, one_hot={"race": ["r_b", "r_c"]}).space
+    assert space.names == ("race", "x")
+    assert space["race"].values == ("b", "c", "(none)")
+    assert space["race"].codes == ((1.0, 0.0), (0.0, 1.0), (0.0, 0.0))
+
+
+def test_a_declared_group_that_the_rows_contradict_is_refused_with_the_row() -> None:
+    groups = {"g": ["p", "q"]}
+    assert (
+        refusal({"p": [1, 1], "q": [0, 1]}, one_hot=groups)
+        == "one_hot['g'], row 1: expected one 1 at most, found p=1, q=1"
+    )
+    assert "column 'q' must be 0 or 1 in every row, found 3" in refusal({"p": [1, 0], "q": [0, 3]}, one_hot=groups)
+    assert "at least 2 columns" in refusal({"p": [1, 0]}, one_hot={"g": ["p"]})
+    assert "already belongs to 'g'" in refusal({"p": [1, 0], "q": [0, 1]}, one_hot={"g": ["p", "q"], "h": ["p", "q"]})
+
+
+def test_overrides_reach_a_group_by_its_name_and_not_its_columns_by_theirs() -> None:
+    frame = {"r_a": [1, 0, 0], "r_b": [0, 1, 0], "r_c": [0, 0, 1]}
+    picked = Space.infer(frame, overrides={"r": {"values": ["c", "a"]}}).space["r"]
+    assert (picked.values, picked.codes) == (("c", "a"), ((0.0, 0.0, 1.0), (1.0, 0.0, 0.0)))
+    assert "'d' has no code; known values are a, b, c" in refusal(frame, overrides={"r": {"values": ["a", "d"]}})
+    assert "'r' is one-hot, it cannot be real" in refusal(frame, real=["r"])
+    declared = {"one_hot": {"r": list(frame)}}
+    assert "column 'r_a' is no attribute of its own" in refusal(frame, real=["r_a"], **declared)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 3), min_size=2, max_size=12), st.randoms(use_true_random=False))
+def test_one_hot_encoding_and_inference_are_inverse(codes: list[int], rng: Any) -> None:
+    columns = [f"g_{k}" for k in range(4)]
+    rng.shuffle(columns)
+    frame = {c: [int(c == f"g_{code}") for code in codes] for c in columns}
+    space = Space.infer(frame).space
+    if len(set(codes)) >= 2:
+        assert space.attributes == (Attribute.one_hot("g", columns, values=[c[2:] for c in columns]),)
+    else:
+        assert space.names == tuple(columns)
+
+
+# Dummies of pandas
 
 
 def people(n: int = 200, **options: Any) -> pd.DataFrame:

@@ -23,7 +23,9 @@ from boxqte.questions.row_cells import read_rows
 from boxqte.space.rows import TableRows
 from boxqte.space.tables import table_of
 from tests.naive import MISSING, naive_row_at
-from tests.strategies import Draws, draw_point, random_problem
+from tests.random_attributes import Draws
+from tests.random_trees import draw_point
+from tests.strategies import random_problem
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 

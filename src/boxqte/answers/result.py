@@ -63,6 +63,10 @@ class ModelSummary:
             return f"{self.trees} trees"
         return f"trees {of_trees(self.trees, self.trees_in_file, self.trees_because)}"
 
+    def to_json(self) -> dict[str, Any]:
+        """The summary as a JSON object."""
+        return {**vars(self), "decision": None if self.decision is None else self.decision.to_json()}
+
 
 def of_trees(used: int, held: int | None, because: str) -> str:
     """How many of the trees count, and why."""

@@ -150,7 +150,7 @@ class Audit:
     def to_json(self) -> dict[str, Any]:
         """Everything as a JSON object (the format of `boxqte audit --json`)."""
         return {
-            "model": vars(self.model),
+            "model": self.model.to_json(),
             "space": {"fingerprint": self.space.fingerprint(), **self.space.to_json()},
             "questions": [
                 {"name": q.name, "result": None if q.result is None else q.result.to_json()} for q in self.questions

@@ -239,6 +239,11 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     add_reading(parser)
 
 
+def add_model_and_space(parser: argparse.ArgumentParser) -> None:
+    add_model(parser)
+    parser.add_argument("--space", metavar="SPACE.json", required=True, help="the input space (boxqte space infer)")
+
+
 def add_reading(parser: Any) -> None:
     """How the model is read; `read_model` reads it so."""
     parser.add_argument("--allow-pickle", action="store_true", help="unpickle the file, which runs code in it")

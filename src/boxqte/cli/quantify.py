@@ -14,7 +14,7 @@ from boxqte.cli.arguments import (
     OK,
     CommandError,
     add_display,
-    add_model,
+    add_model_and_space,
     add_question,
     add_work,
     check_output,
@@ -40,8 +40,7 @@ def add_parser(commands: Any) -> None:
         help="measure fairness or robustness",
         description="Measure fairness (with --sensitive) or robustness (without) over the whole input space.",
     )
-    add_model(parser)
-    parser.add_argument("--space", metavar="SPACE.json", required=True, help="the input space (boxqte space infer)")
+    add_model_and_space(parser)
     parser.add_argument("--population", metavar="DATA.csv",
                         help="the masses are the frequencies of each attribute's values in this table")  # fmt: skip
     parser.add_argument("--population-where", metavar="CONDITION", help="only of the rows that satisfy the condition")

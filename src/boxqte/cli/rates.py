@@ -10,7 +10,7 @@ from boxqte.cli.arguments import (
     INTERRUPTED,
     OK,
     add_display,
-    add_model,
+    add_model_and_space,
     add_work,
     check_output,
     converter,
@@ -30,8 +30,7 @@ def add_parser(commands: Any) -> None:
         "class 1, the difference and the ratio of the groups, as certain bounds. Exit codes: 0 done, or --require-ratio holds; "
         "1 it is violated, 3 undecided; 2 bad input; 130 interrupted.",
     )
-    add_model(parser)
-    parser.add_argument("--space", metavar="SPACE.json", required=True, help="the input space (boxqte space infer)")
+    add_model_and_space(parser)
     asked = parser.add_argument_group("what is asked")
     asked.add_argument("--sensitive", metavar="A,B", action="append", required=True,
                        help="the attribute whose values are the groups; several: every combination is one")  # fmt: skip

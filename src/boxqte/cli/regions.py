@@ -9,7 +9,7 @@ from typing import Any
 from boxqte.basics.numbers import CELL, number_text
 from boxqte.cli.arguments import (
     add_display,
-    add_model,
+    add_model_and_space,
     add_question,
     add_work,
     check_output,
@@ -28,8 +28,7 @@ def add_parser(commands: Any) -> None:
         help="where the counterexamples are",
         description="Where the counterexamples are: the regions with the most of them as rules, largest first.",
     )
-    add_model(parser)
-    parser.add_argument("--space", metavar="SPACE.json", required=True, help="the input space (boxqte space infer)")
+    add_model_and_space(parser)
     asked = add_question(parser)
     asked.add_argument("--where", metavar="CONDITION", help="only x that satisfy it count: age >= 60 and sex == 'f'")
     add_work(parser, "--time-limit", "--workers", "--memory-limit")

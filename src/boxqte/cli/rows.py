@@ -7,7 +7,7 @@ from typing import Any
 
 from boxqte.cli.arguments import (
     add_display,
-    add_model,
+    add_model_and_space,
     add_question,
     add_work,
     check_output,
@@ -27,8 +27,7 @@ def add_parser(commands: Any) -> None:
         "0 no row is one, 1 some are, 2 bad input.",
     )
     parser.add_argument("data", metavar="DATA.csv", help="the rows (CSV or Parquet)")
-    add_model(parser)
-    parser.add_argument("--space", metavar="SPACE.json", required=True, help="the input space (boxqte space infer)")
+    add_model_and_space(parser)
     add_question(parser)
     add_work(parser, "--time-limit", "--workers")
     out = add_display(parser)

@@ -8,7 +8,7 @@ from typing import Any
 
 from boxqte.cli.arguments import (
     add_display,
-    add_model,
+    add_model_and_space,
     add_question,
     add_work,
     check_output,
@@ -27,8 +27,7 @@ def add_parser(commands: Any) -> None:
         description="Draw counterexamples by the space's mass, each with an x' of the other class, as CSV: the columns of x, "
         "then those of x' with a prime.",
     )
-    add_model(parser)
-    parser.add_argument("--space", metavar="SPACE.json", required=True, help="the input space (boxqte space infer)")
+    add_model_and_space(parser)
     asked = add_question(parser)
     asked.add_argument("--where", metavar="CONDITION", help="only x that satisfy it: age >= 60 and sex == 'f'")
     asked.add_argument("-n", dest="count", metavar="N", type=converter(read_count, "a whole number"), default=10,

@@ -9,7 +9,7 @@ from typing import Any
 from boxqte.cli.arguments import (
     OK,
     add_display,
-    add_model,
+    add_model_and_space,
     add_work,
     check_output,
     raise_first,
@@ -27,8 +27,7 @@ def add_parser(commands: Any) -> None:
         description="For all inputs, the largest change of the model's score when the sensitive values are exchanged: which "
         "share changes by how much, as certain bounds.",
     )
-    add_model(parser)
-    parser.add_argument("--space", metavar="SPACE.json", required=True, help="the input space (boxqte space infer)")
+    add_model_and_space(parser)
     asked = parser.add_argument_group("what is asked")
     asked.add_argument("--sensitive", metavar="A,B", action="append", required=True, help="what may be exchanged")
     asked.add_argument("--scale", choices=("probability", "margin", "value"), default="probability",

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from boxqte.cli.arguments import add_model, add_question, check_output, raise_first, read_question, write_text
+from boxqte.cli.arguments import add_model_and_space, add_question, check_output, raise_first, read_question, write_text
 from boxqte.errors import EngineError
 
 SWITCHES = {
@@ -24,8 +24,7 @@ def add_parser(commands: Any) -> None:
         description="Write one of the paper's formulas as SMT-LIB 2, for z3, cvc5 and others. It is satisfiable iff there is "
         "a pair that violates the property (unfair), or an input that is confident (kappa) or not (not-kappa).",
     )
-    add_model(parser)
-    parser.add_argument("--space", metavar="SPACE.json", required=True, help="the input space (boxqte space infer)")
+    add_model_and_space(parser)
     add_question(parser)
     parser.add_argument("--formula", choices=("unfair", "kappa", "not-kappa"), default="unfair", help="default: unfair")
     parser.add_argument("-o", "--output", metavar="FILE.smt2", required=True, help="- is standard output")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from boxqte.cli.arguments import (
     add_display,
-    add_model,
+    add_model_and_space,
     add_question,
     add_work,
     check_output,
@@ -27,8 +27,7 @@ def add_parser(commands: Any) -> None:
         description="Find a counterexample, or prove there is none. Exit codes: 0 there is none, 1 there is one, 3 a limit "
         "came first, 2 bad input.",
     )
-    add_model(parser)
-    parser.add_argument("--space", metavar="SPACE.json", required=True, help="the input space (boxqte space infer)")
+    add_model_and_space(parser)
     asked = add_question(parser)
     asked.add_argument("--near", metavar="DATA.csv", help="the counterexample closest to these rows that is found")
     add_work(parser, "--time-limit", "--workers")

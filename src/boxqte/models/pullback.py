@@ -26,9 +26,8 @@ import numpy.typing as npt
 
 from boxqte.errors import ModelError
 from boxqte.models.ensemble import EnsembleBuilder, FloatArray, Missing, Test, TreeEnsemble, holds
+from boxqte.models.floats import Bools, Keys, bisected, floats_of, keys_of
 
-Keys = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 Evaluate = Callable[[Mapping[int, npt.NDArray[Any]]], FloatArray]
 """From values of some of the user's columns (numbers, or indices of values) to rows of the model's columns."""
 
@@ -37,7 +36,6 @@ NOISE = 16
 PROBES = 1025
 MAX_NODES = 4_000_000
 BLOCK = 2**16  # rows of one evaluation at most
-ROWS = 2048  # rows of one evaluation for which its fixed costs are still the greater part
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,23 +73,6 @@ class _Values:
     missing: bool
 
 
-def keys_of(x: npt.ArrayLike) -> Keys:
-    """Floats as integers in the same order, neighbours as neighbours.
-
-    Examples
-    --------
-    >>> keys_of([-5e-324, 0.0, 5e-324]).tolist()
-    [-1, 0, 1]
-    """
-    bits = (np.atleast_1d(np.asarray(x, np.float64)) + 0.0).view(np.int64)  # + 0.0 makes 0 of -0
-    return np.where(bits < 0, np.int64(-(2**63)) - bits, bits)
-
-
-def floats_of(keys: Keys) -> FloatArray:
-    """The floats whose keys these are."""
-    return np.where(keys < 0, np.int64(-(2**63)) - keys, keys).view(np.float64)
-
-
 FIRST, LAST = keys_of([-LARGEST, LARGEST]).tolist()
 
 
@@ -119,29 +100,6 @@ class Abreast:
             written = evaluate({c: x[start : start + BLOCK] for c, x in columns.items()})
             out[here] = written[self.row[here] - start, feature[here]]
         return out
-
-
-def bisected(outcome: Callable[[Keys, int], Bools], low: Keys, high: Keys, at_low: Bools) -> Keys:
-    """The last key from `low` on that has its outcome, where `high` has the other: all items at once.
-
-    An evaluation takes its time however few rows it has, so that several keys of each item are asked at once;
-    `outcome(keys, n)` is given n of them for each item, one after the other.
-    """
-    halvings = max(1, min(6, (ROWS // len(low)).bit_length()))
-    while (low + 1 < high).any():
-        keys = np.stack([low, high], axis=1)
-        for _ in range(halvings):
-            parts = np.empty((len(low), 2 * keys.shape[1] - 1), np.int64)
-            parts[:, ::2] = keys
-            parts[:, 1::2] = (keys[:, :-1] & keys[:, 1:]) + (
-                (keys[:, :-1] ^ keys[:, 1:]) >> 1
-            )  # the middle, rounded down
-            keys = parts
-        asked = keys[:, 1:-1]
-        other = outcome(asked.reshape(-1), asked.shape[1]).reshape(asked.shape) != at_low[:, None]
-        first = np.where(other.any(axis=1), other.argmax(axis=1), asked.shape[1])
-        low, high = keys[np.arange(len(low)), first], keys[np.arange(len(low)), first + 1]
-    return low
 
 
 def pulled_back(

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from fractions import Fraction
 
 from boxqte.answers.rates import GUARANTEE, WORLD, GroupRates, RowRate
 from boxqte.answers.result import Bounds
 from boxqte.basics.numbers import CELL, LONG, number_text
 from boxqte.exact import plain
-from boxqte.report.text import ratio_text, table_text
-
-LABEL = 12
+from boxqte.report.text import ratio_text, sheet_text
 
 
 def rates_text(found: GroupRates) -> str:
@@ -42,8 +39,7 @@ def rates_text(found: GroupRates) -> str:
     if found.verdict is not None and found.require_ratio is not None:
         why = f"; {found.why}" if found.why else ""
         tail.append(("required", f"ratio at least {plain(found.require_ratio)}: {found.verdict}{why}"))
-    texts = [[f"{name:<{LABEL}} {what}" for name, what in part] for part in (head, tail)]
-    return "\n".join([*texts[0], "", textwrap.indent(table_text(rates_table(found)), "  "), "", *texts[1]])
+    return sheet_text(head, rates_table(found), tail)
 
 
 def rates_table(found: GroupRates) -> list[tuple[str, ...]]:

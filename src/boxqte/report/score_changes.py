@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from boxqte.answers.rates import GUARANTEE
 from boxqte.answers.score_changes import ScoreChanges
 from boxqte.basics.numbers import CELL, number_text
 from boxqte.exact import plain
+from boxqte.report.text import sheet_text
 
-LABEL = 12
 BAR = 30
 
 
@@ -29,8 +30,6 @@ def score_changes_text(found: ScoreChanges) -> str:
         name = "none" if b.above is None else f"above {plain(b.above)}, at most {_level(b.at_most)}"
         share = number_text(b.share.lower, b.share.upper, CELL)
         rows.append((name, share, "#" * round(BAR * b.share.lower)))
-    widths = [max(len(row[k]) for row in rows) for k in range(3)]
-    table = ["  " + "  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in rows]
     head = [
         (
             "question",
@@ -45,9 +44,8 @@ def score_changes_text(found: ScoreChanges) -> str:
             f"{plain(q.share)} of the inputs change by at most {q.upper:.4g}; no number up to {q.lower:.4g} is enough",
         )
         for q in found.quantiles
-    ] + [("guarantee", "certain bounds, rounded outward; exact once converged, but for rounding")]
-    text = [f"{name:<{LABEL}} {what}" for name, what in head]
-    return "\n".join([*text, "", *table, "", *(f"{name:<{LABEL}} {what}" for name, what in tail)])
+    ] + [("guarantee", GUARANTEE)]
+    return sheet_text(head, rows, tail)
 
 
 def _level(value: Fraction) -> str:

@@ -32,6 +32,8 @@ from boxqte.space.space import Space
 
 WIDTH = 110
 LABEL = 20
+SHEET_LABEL = 12
+Named = Sequence[tuple[str, str]]
 MAX_LISTED = 40
 TEST_WORDS = {
     Test.LESS_F32: "x < t, x rounded to float32",
@@ -324,6 +326,12 @@ def table_text(rows: Sequence[Sequence[str]]) -> str:
     """Rows as columns of text; the first row is the head."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip() for row in rows)
+
+
+def sheet_text(head: Named, table: Sequence[Sequence[str]], tail: Named) -> str:
+    """What was asked, a table, and what it means; what is named stands in lines of their own."""
+    above, below = ([f"{name:<{SHEET_LABEL}} {what}" for name, what in part] for part in (head, tail))
+    return "\n".join([*above, "", textwrap.indent(table_text(table), "  "), "", *below])
 
 
 def check_text(check: Check) -> str:

@@ -76,7 +76,7 @@ def _readings(attribute: Attribute, table: Table, codes: Codes | None) -> list[R
         if len(attribute.columns) > 1:
             return _group_readings(attribute, table, codes)
         column = table.column(attribute.columns[0])
-        read = _reader(attribute, codes) if attribute.is_numeric or codes is None else _code_reader(attribute, codes)
+        read = _reader(attribute, codes) if attribute.is_numeric or codes is None else _code_reader(codes)
     else:
         wanted = " or ".join(dict.fromkeys([f"'{attribute.name}'", f"'{', '.join(attribute.columns)}'"]))
         names = ", ".join(table.names[:12]) + (", ..." if len(table.names) > 12 else "")
@@ -109,7 +109,7 @@ def _reader(attribute: Attribute, codes: Codes | None) -> Callable[[Any], Readin
     return read
 
 
-def _code_reader(attribute: Attribute, codes: Codes) -> Callable[[Any], Reading]:
+def _code_reader(codes: Codes) -> Callable[[Any], Reading]:
     """Reads the codes in the attribute's one model column."""
     by_code = _by_code(codes)
 

@@ -13,7 +13,6 @@ from boxqte.questions.axes import Edge
 from boxqte.questions.grid import Grid
 
 NO_TIMEOUT = 2**32 - 1  # z3's own word for it
-ROUGH_MEGABYTE = 2**20
 
 
 class OutOfTimeError(Exception):

@@ -334,11 +334,11 @@ class _Builder:
         strict = np.isin(mode, (LT, GTE))
         swap = np.isin(mode, (GTE, GT))
 
-        def holds(x: npt.NDArray[Any], t: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        def holds(x: npt.NDArray[Any], each: int = 1) -> npt.NDArray[np.bool_]:
             # float64(x) is x for every type that arrives here but int64, which onnxruntime compares as float32.
             seen = x.astype(np.float32) if x.dtype.kind == "i" else x
-            wide = seen.astype(np.float64)
-            below: npt.NDArray[np.bool_] = np.where(strict, wide < t, wide <= t)
+            wide, t = seen.astype(np.float64), np.repeat(limit, each)
+            below: npt.NDArray[np.bool_] = np.where(np.repeat(strict, each), wide < t, wide <= t)
             return below
 
         missing = (
@@ -350,11 +350,11 @@ class _Builder:
             nan_true = trees.tracks_true[own]
         else:
             absent = np.isnan(missing)
-            nan_true = np.where(absent, trees.tracks_true[own], holds(missing, limit) != swap)
+            nan_true = np.where(absent, trees.tracks_true[own], holds(missing) != swap)
         default = nan_true != swap
         if column.values is not None or (not column.steps and column.source is np.float32):
             return np.where(strict, Test.LESS_F32, Test.AT_MOST_F32), limit, swap, default
-        cut, turned = pulled_back(column, holds, limit)
+        cut, turned = pulled_back(column, holds, len(own))
         test = np.full(len(own), Test.AT_MOST_F32 if column.source is np.float32 else Test.AT_MOST_F64)
         return test, cut, swap != turned, default != turned
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from boxqte.errors import ModelError
 from boxqte.exact import shown
+from boxqte.models.floats import Bools, Keys, bisected, floats_of, keys_of
 from boxqte.models.importers.onnx_graph import ML, TYPES, Graph, Node
 from boxqte.models.importers.structure import ANY_MODEL, check_distinct
 
@@ -123,27 +124,23 @@ def _needed(graph: Graph, node: Node) -> set[str]:
     return needed
 
 
-def pulled_back(column: Column, holds: Callable[[Values, Values], Values], limits: Values) -> tuple[Values, Values]:
-    """The tests `holds(g(x), limit)` on a column's own values as tests `x <= t` on the input.
+def pulled_back(column: Column, holds: Callable[[Values, int], Bools], n: int) -> tuple[Values, Bools]:
+    """n tests on a column's own values as tests `x <= t` on the input.
 
-    `holds` is true up to some value and then false, as x <= t and x < t are. Returns t and whether true and false
-    have to change places; where no input is on the one side, t is the largest number.
+    `holds(x, each)` is the outcome of every test for `each` values of its own; each is true up to some value and then
+    false, as x <= t and x < t are. Returns t and whether true and false have to change places; where no input is on
+    the one side, t is the largest number.
     """
     low, high = _places(column.source)
-    reverse = np.full(len(limits), column.falling)
 
-    def below(place: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        left: npt.NDArray[np.bool_] = holds(column.at(_number(place, column.source)), limits) != reverse
+    def below(places: Keys, each: int) -> Bools:
+        left: Bools = holds(column.at(_number(places, column.source)), each) != column.falling
         return left
 
-    first, last = np.full(len(limits), low), np.full(len(limits), high)
-    none = ~below(first)
-    while (first < last).any():
-        middle = (first | last) - ((first ^ last) >> 1)  # rounded up, and their sum may be more than 64 bits
-        goes = below(middle)
-        first, last = np.where(goes, middle, first), np.where(goes, last, middle - 1)
-    cut = np.where(none, high, first)
-    return _number(cut, column.source).astype(np.float64), reverse != none
+    first = np.full(n, low)
+    some = below(first, 1)
+    last = bisected(below, first, np.full(n, high + 1), some)
+    return _number(last, column.source).astype(np.float64), some == column.falling
 
 
 def _places(source: type[np.generic]) -> tuple[int, int]:
@@ -151,20 +148,15 @@ def _places(source: type[np.generic]) -> tuple[int, int]:
     if source is np.bool_:
         return 0, 1
     if source is np.float32 or source is np.float64:
-        kind = np.int32 if source is np.float32 else np.int64
-        top = int(np.array([np.finfo(source).max], source).view(kind)[0])
-        return -top, top
-    top = 2**31 - 1 if source is np.int32 else 2**53  # beyond which float64 does not hold every integer
+        top = int(keys_of(np.finfo(source).max, source)[0])
+    else:
+        top = 2**31 - 1 if source is np.int32 else 2**53  # beyond which float64 does not hold every integer
     return -top, top
 
 
-def _number(place: npt.NDArray[np.int64], source: type[np.generic]) -> Values:
-    """The numbers at places: those of floating-point numbers are their bits, which rise with them."""
-    if source is np.float32 or source is np.float64:
-        kind = np.int32 if source is np.float32 else np.int64
-        bits: Values = np.abs(place).astype(kind).view(source)
-        return np.where(place < 0, -bits, bits).astype(source)
-    return place.astype(source)
+def _number(places: Keys, source: type[np.generic]) -> Values:
+    """The numbers at places."""
+    return floats_of(places, source) if source is np.float32 or source is np.float64 else places.astype(source)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

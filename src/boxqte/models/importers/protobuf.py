@@ -7,7 +7,7 @@ costs anything. Long runs of the same number field, of which model files are mad
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ MAX_FIELDS = 5_000_000  # of one message, runs of numbers aside: some seconds
 FIRST_RUN = 64  # bytes that are looked at first for a run; each next look is twice as long
 
 IntArray = npt.NDArray[np.int64]
+T = TypeVar("T")
 
 
 class Message:
@@ -41,12 +42,8 @@ class Message:
 
     def text(self, number: int, name: str, default: str | None = None) -> str:
         """A text that is given at most once."""
-        value = self._single(number, name)
-        if value is None:
-            if default is None:
-                raise ModelError(f"{self.where}.{name}: missing")
-            return default
-        return decoded(_as_bytes(*value, f"{self.where}.{name}"), f"{self.where}.{name}")
+        text = self.part(number, name)
+        return self._given(default, name) if text is None else decoded(text, f"{self.where}.{name}")
 
     def texts(self, number: int, name: str) -> list[str]:
         return [decoded(part, f"{self.where}.{name}[{at}]") for at, part in enumerate(self.parts(number, name))]
@@ -55,9 +52,7 @@ class Message:
         """A number that is given at most once."""
         value = self._single(number, name)
         if value is None:
-            if default is None:
-                raise ModelError(f"{self.where}.{name}: missing")
-            return default
+            return self._given(default, name)
         if value[0] != VARINT:
             raise ModelError(f"{self.where}.{name}: expected a number, found wire type {value[0]}")
         return int(value[1])
@@ -93,6 +88,11 @@ class Message:
 
     def parts(self, number: int, name: str) -> list[memoryview]:
         return [_as_bytes(*value, f"{self.where}.{name}") for value in self.fields.get(number, ())]
+
+    def _given(self, default: T | None, name: str) -> T:
+        if default is None:
+            raise ModelError(f"{self.where}.{name}: missing")
+        return default
 
     def _single(self, number: int, name: str) -> tuple[int, Any] | None:
         found = self.fields.get(number)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from boxqte.errors import ModelError
 from boxqte.exact import fraction, shown
 from boxqte.models.decision import DecisionRule
+from boxqte.models.floats import bisected, floats_of, keys_of
 from boxqte.models.importers import Asks, ImportedModel, decided, load_model
 from boxqte.models.importers.structure import real
 
@@ -174,25 +175,9 @@ def _pulled_back(inner: ImportedModel, asks: Asks, member: Any, dtype: Any, wher
 
 def first_true(asks: Callable[[Array], Array], low: float, high: float, dtype: Any) -> float:
     """The smallest float of the dtype at which a predicate holds that does not hold at low, and does at high."""
-    dtype = np.dtype(dtype)
-    whole = np.dtype(f"i{dtype.itemsize}")
-
-    def number(value: float) -> int:  # floats in their order
-        bits = int(np.array(value, dtype).view(whole))
-        return bits if bits >= 0 else -(bits & np.iinfo(whole).max)
-
-    def value(number: int) -> float:
-        size = float(np.array(abs(number), whole).view(dtype))
-        return size if number >= 0 else -size
-
-    start, stop = number(low), number(high)
-    while stop - start > 1:
-        middle = (start + stop) // 2
-        if asks(np.array([value(middle)], dtype))[0]:
-            stop = middle
-        else:
-            start = middle
-    return value(stop)
+    start, stop = np.split(keys_of([low, high], dtype), 2)
+    last = bisected(lambda keys, _: asks(floats_of(keys, dtype)), start, stop, np.array([False]))
+    return float(floats_of(last + 1, dtype)[0])
 
 
 def _inner(estimator: Any, where: str) -> ImportedModel:

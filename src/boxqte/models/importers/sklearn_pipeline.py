@@ -18,10 +18,11 @@ import numpy.typing as npt
 from boxqte.errors import ModelError
 from boxqte.models.encoders import is_identity
 from boxqte.models.ensemble import ZERO_BAND, FloatArray, Missing, Test, TreeEnsemble
+from boxqte.models.floats import Keys, bisected, floats_of
 from boxqte.models.importers import ImportedModel, load_model
 from boxqte.models.importers.sklearn_steps import Inputs, Source, Step, applied, is_pipeline, walk
 from boxqte.models.importers.unpickle import one_line
-from boxqte.models.pullback import FIRST, LAST, Abreast, Column, Keys, bisected, floats_of, pulled_back
+from boxqte.models.pullback import FIRST, LAST, Abreast, Column, pulled_back
 
 Points = Mapping[int, npt.NDArray[Any]]
 ABSENT = -1
