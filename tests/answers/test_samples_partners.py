@@ -108,7 +108,7 @@ def test_many_pairs_satisfy_the_definition(block: int) -> None:
 @pytest.mark.parametrize("options", [{}, {"finish_limit": 5}])
 def test_draws_from_finite_spaces_are_by_mass(options: dict[str, Any]) -> None:
     done = 0
-    for seed in range(14):
+    for seed in range(8):
         problem = random_problem(random.Random(seed), eps=False, real=False, max_pieces=60)
         done += sum(check_uniform(problem, prop, seed, **options) for prop in asked(problem, seed))
     assert done > 6
@@ -116,7 +116,7 @@ def test_draws_from_finite_spaces_are_by_mass(options: dict[str, Any]) -> None:
 
 def test_pairs_whose_margins_are_beyond_64_bits_satisfy_the_definition() -> None:
     found = 0
-    for seed in range(20):
+    for seed in range(8):
         problem = wide_leaves(random_problem(random.Random(seed), eps=False, max_pieces=60), seed)
         found += sum(check_pairs(problem, prop, seed, 10) for prop in asked(problem, seed))
-    assert found > 10
+    assert found > 5

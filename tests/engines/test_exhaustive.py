@@ -72,7 +72,7 @@ def agrees(problem: tuple[TreeEnsemble, Space, Any]) -> None:
 # --- thousands of random problems -------------------------------------------------------------------------------------
 
 
-@settings(max_examples=500, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(problems(max_pieces=200, max_pairs=10_000))
 def test_the_engine_equals_the_oracle_on_what_hypothesis_thinks_of(problem: Problem) -> None:
     agrees(problem)
@@ -124,13 +124,13 @@ def judged_cells(grid: Grid) -> Iterator[tuple[dict[str, Any], bool, bool]]:
 
 def test_every_cell_is_judged_as_the_oracle_judges_its_points() -> None:
     cells = 0
-    for seed in range(300):
+    for seed in range(120):
         problem = random_problem(random.Random(seed), max_pieces=250, max_pairs=20_000)
         for x, confident, unfair in judged_cells(build_grid(*problem)):
             row = naive_row_at(*problem, x)
             assert (confident, unfair) == (row.confident, row.counterexample), (problem, x)
             cells += 1
-    assert cells > 3_000
+    assert cells > 1_500
 
 
 # --- by hand ----------------------------------------------------------------------------------------------------------

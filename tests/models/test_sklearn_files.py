@@ -178,24 +178,29 @@ def test_arrays_of_every_kind_can_be_unpickled(tmp_path: Path, dtype: str) -> No
             load_model(path, allow_pickle=True)
 
 
-def test_500_damaged_pickles_are_refused_or_sound(tmp_path: Path) -> None:
-    for seed in range(500):
+MANY = [120, pytest.param(500, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("n", MANY)
+def test_damaged_pickles_are_refused_or_sound(tmp_path: Path, n: int) -> None:
+    for seed in range(n):
         model, stream = small_models()[seed % 3], io.BytesIO()
         if seed % 2:
             joblib.dump(model, stream)
         else:
             pickle.dump(model, stream)
         (tmp_path / f"{seed:03}.pkl").write_bytes(mutate_bytes(stream.getvalue(), np.random.default_rng(seed)))
-    assert 300 < outcomes(tmp_path).count("refused") < 500
+    assert 0.6 * n < outcomes(tmp_path).count("refused") < n
 
 
-def test_500_damaged_skops_files_are_refused_or_sound(tmp_path: Path) -> None:
+@pytest.mark.parametrize("n", MANY)
+def test_damaged_skops_files_are_refused_or_sound(tmp_path: Path, n: int) -> None:
     sound = [skops.io.dumps(model) for model in small_models()]
-    for seed in range(500):
+    for seed in range(n):
         rng = np.random.default_rng(seed)
         change = mutate_bytes if seed % 4 == 0 else mutate_member
         (tmp_path / f"{seed:03}.skops").write_bytes(change(sound[seed % 3], rng))
-    assert 200 < outcomes(tmp_path).count("refused") < 500
+    assert 0.4 * n < outcomes(tmp_path).count("refused") < n
 
 
 @pytest.mark.slow

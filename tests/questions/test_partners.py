@@ -63,7 +63,7 @@ def check(problem: Problem, seed: int) -> None:
                 assert getattr(found, name) >= true - Fraction(1, 10**9), (prop, name)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(problems(eps=False, max_pieces=200), st.integers(0, 10**6))
 def test_engines_equal_the_oracle(problem: Problem, seed: int) -> None:
     check(problem, seed)

@@ -114,7 +114,7 @@ class ScoreChanges:
             "kappa": plain(self.kappa),
             "status": str(self.status),
             "guarantee": "certain bounds, rounded outward",
-            "world": "space",
+            "world": "the space",
             "decision": self.decision,
             "bins": [
                 {
