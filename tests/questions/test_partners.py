@@ -13,8 +13,9 @@ from boxqte.engines import make_engine
 from boxqte.engines.protocol import Limits, Status, Watch
 from boxqte.questions.building import build_grid
 from boxqte.questions.properties import Fairness, Monotonicity, Property, ScoreFairness
+from tests.engines.test_point import wide_leaves
 from tests.naive_questions import naive_measure
-from tests.strategies import Problem, problems
+from tests.strategies import Problem, problems, random_problem
 
 KAPPAS = [Fraction(1, 2), Fraction(3, 5), Fraction(4, 5)]
 
@@ -74,3 +75,8 @@ def test_engines_equal_the_oracle(problem: Problem, seed: int) -> None:
 @given(problems(eps=False, max_pieces=200), st.integers(0, 10**6))
 def test_engines_equal_the_oracle_on_many(problem: Problem, seed: int) -> None:
     check(problem, seed)
+
+
+def test_margins_beyond_64_bits_are_counted_exactly() -> None:
+    for seed in range(12):
+        check(wide_leaves(random_problem(random.Random(f"wide partners {seed}"), eps=False, max_pieces=60), seed), seed)
