@@ -52,7 +52,8 @@ def tried(what: str, prop: Property, folder: Path) -> None:
 
 
 def entries() -> Iterator[tuple[str, str, str]]:
-    lines = (ROOT / "docs" / "questions.md").read_text().split("## What answers what")[1].splitlines()
+    page = (ROOT / "docs" / "questions.md").read_text().split("\n## What answers what")[1]
+    lines = page.split("\n## ")[0].splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
     assert rows[0][1:] == list(QUESTIONS)
     for row in rows[2:]:
