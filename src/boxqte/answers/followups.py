@@ -73,7 +73,6 @@ def restrict(result: Result, condition: str, *, time_limit: float | None = None)
     beside = ALONE if store is None else Companions((store,), roots=support_boxes)
     refuse(name, grid, beside)
     outcome = engine.run(grid, limits, watch, beside)
-    outcome = replace(outcome, decided=outcome.decided.lowered(grid.mass_error))
     if store is not None:
         store.finish(outcome.decided, outcome.status)
     text = f"({asked.condition}) and ({condition})" if asked.condition else condition
