@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,6 +15,7 @@ from boxqte.basics.checks import as_names, by_name, did_you_mean, file_path, tex
 from boxqte.errors import SpaceError
 from boxqte.exact import MAX_LENGTH, Number, fraction, shown
 from boxqte.space.attributes import Attribute, DecimalText, Histogram, list_field, read_formula
+from boxqte.space.components import Component, checked_components, marginals, read_component
 from boxqte.space.distributions import Distribution
 
 if TYPE_CHECKING:
@@ -43,6 +45,9 @@ class Space:
     mass: Literal["cells"] | None = None
     """None: the product of the attributes' masses. "cells": every cell that a model's tests cut the space into counts the
     same, for comparison with counters that know no domain."""
+    components: tuple[Component, ...] = ()
+    """A mixture of products, the population (`with_components`); the attributes have the mixture's marginals then. Empty: the
+    product of the attributes' masses."""
 
     def __init__(
         self,
@@ -51,6 +56,7 @@ class Space:
         label: str | None = None,
         sensitive: Iterable[str] = (),
         mass: Literal["cells"] | None = None,
+        components: Iterable[Component] = (),
     ):
         given = tuple(attributes) if isinstance(attributes, Iterable) else (attributes,)
         for attribute in given:
@@ -60,6 +66,14 @@ class Space:
             text(label, "label", SpaceError, "the name of a column")
         if mass not in (None, "cells"):
             raise SpaceError(f"mass: expected 'cells', or nothing for the attributes' own masses, found {shown(mass)}")
+        mixture = tuple(components)
+        if mixture:
+            if mass is not None:
+                raise SpaceError("components: the space counts cells; leave out its mass 'cells', or the components")
+            mixture = checked_components(given, mixture)
+            given = marginals(mixture) if len(mixture) > 1 else mixture[0].attributes
+        # A mixture of one product is that product.
+        object.__setattr__(self, "components", mixture if len(mixture) > 1 else ())
         object.__setattr__(self, "mass", mass)
         object.__setattr__(self, "attributes", given)
         object.__setattr__(self, "label", label)
@@ -111,6 +125,9 @@ class Space:
         if not isinstance(attribute, Attribute):
             raise SpaceError(f"attribute: expected Attribute.real(...) and the like, found {shown(attribute)}")
         _ = self[attribute.name]
+        if self.components:
+            raise SpaceError(f"attribute '{attribute.name}': the space is a mixture of {len(self.components)} products; "
+                             "change it in each of them, or use the space without components")  # fmt: skip
         changed = (attribute if a.name == attribute.name else a for a in self.attributes)
         return Space(changed, label=self.label, sensitive=self.sensitive, mass=self.mass)
 
@@ -129,7 +146,9 @@ class Space:
         0.5
         """
         if isinstance(masses, str):
-            return Space(self.attributes, label=self.label, sensitive=self.sensitive, mass=masses)
+            return Space(
+                self.attributes, label=self.label, sensitive=self.sensitive, mass=masses, components=self.components
+            )
         space = self
         for name, mass in by_name(masses, "masses", SpaceError).items():
             attribute = space[name]
@@ -148,10 +167,37 @@ class Space:
             space = space.with_attribute(changed)
         return space
 
+    def with_components(self, components: Iterable[Component]) -> Space:
+        """The same domains with the masses of a mixture of products; equal components are joined.
+
+        Examples
+        --------
+        >>> from fractions import Fraction
+        >>> space = Space([Attribute.categorical("sex", ["f", "m"]), Attribute.categorical("job", ["a", "b"])])
+        >>> f_a, m_b = space.with_mass({"sex": [1, 0], "job": [3, 1]}), space.with_mass({"sex": [0, 1], "job": [1, 3]})
+        >>> people = space.with_components([f_a.as_component("1/2"), m_b.as_component("1/2")])
+        >>> people["job"].value_masses(), len(people.components)
+        ([Fraction(1, 2), Fraction(1, 2)], 2)
+        """
+        return Space(self.attributes, label=self.label, sensitive=self.sensitive, components=components)
+
+    def as_component(self, weight: Number) -> Component:
+        """This product as a component of a mixture."""
+        if self.components:
+            raise SpaceError("as_component: the space is a mixture already")
+        return Component(fraction(weight, SpaceError, "weight"), self.attributes)
+
+    def products(self) -> list[tuple[Fraction, Space]]:
+        """The products that the space is a mixture of, with their weights; itself with weight 1 if it is one product."""
+        if not self.components:
+            return [(Fraction(1), self)]
+        return [(c.weight, Space(c.attributes, label=self.label, sensitive=self.sensitive)) for c in self.components]
+
     def fingerprint(self) -> str:
         """SHA-256 of the space's meaning (labels and suggestions do not count)."""
         meaning = [{k: v for k, v in a.to_json().items() if k != "labels"} for a in self.attributes]
         counted = meaning if self.mass is None else [*meaning, {"mass": self.mass}]
+        counted = counted + [component.to_json() for component in self.components]
         return hashlib.sha256(json.dumps(counted, sort_keys=True, default=str).encode()).hexdigest()
 
     def to_json(self) -> dict[str, Any]:
@@ -163,11 +209,12 @@ class Space:
             out["sensitive"] = list(self.sensitive)
         if self.mass is not None:
             out["mass"] = self.mass
-        return out | {"attributes": [a.to_json() for a in self.attributes]}
+        out["attributes"] = [a.to_json() for a in self.attributes]
+        return out | ({"components": [c.to_json() for c in self.components]} if self.components else {})
 
     @classmethod
     def from_json(cls, node: Mapping[str, Any], where: str = "space") -> Space:
-        """A space from its JSON object. Fields other than label, sensitive, mass and attributes are left alone."""
+        """A space from its JSON object. Fields other than label, sensitive, mass, attributes and components are left alone."""
         if not isinstance(node, Mapping):
             raise SpaceError(f"{where}: expected an object with 'attributes', found {shown(node)}")
         attributes = list_field(node, "attributes", where)
@@ -178,7 +225,12 @@ class Space:
             raise SpaceError(f"{where}.label: expected a column name, found {shown(label)}")
         try:
             read = [Attribute.from_json(a, f"{where}: attributes[{i}]") for i, a in enumerate(attributes)]
-            return cls(read, label=label, sensitive=list_field(node, "sensitive", where) or (), mass=node.get("mass"))
+            mixture = [
+                read_component(c, read, f"{where}: components[{k}]")
+                for k, c in enumerate(list_field(node, "components", where) or [])
+            ]
+            sensitive = list_field(node, "sensitive", where) or ()
+            return cls(read, label=label, sensitive=sensitive, mass=node.get("mass"), components=mixture)
         except SpaceError as error:
             raise SpaceError(f"{where}: {error}" if not str(error).startswith(where) else str(error)) from None
 
