@@ -16,7 +16,7 @@ from boxqte.engines.box.problem import used_axes
 from boxqte.engines.exhaustive import Exhaustive
 from boxqte.engines.protocol import Decided, Limits, Status, Watch
 from boxqte.engines.sample import sequence
-from boxqte.engines.sample.draws import Draws, WholeSpace
+from boxqte.engines.sample.draws import Boxes, Draws, Stratum, WholeSpace
 from boxqte.engines.sample.engine import Sample, SampleOptions, sample
 from boxqte.errors import EngineError
 from boxqte.examples import loan_ensemble, loan_space
@@ -61,6 +61,11 @@ def part(grid: Grid, cells: list[int]) -> Decided:
     return Decided(sums[FAIR], sums[UNFAIR], sums[LOW])
 
 
+def one_stratum(grid: Any, boxes: Boxes, axis_ids: tuple[int, ...]) -> list[Stratum]:
+    """Boxes of a product."""
+    return [Stratum(Fraction(1), grid, boxes, axis_ids)]
+
+
 def covered(seed: int, confidence: float, points: int) -> bool | None:
     """Whether the interval of one problem holds; None if the problem has no measure. Half of them are partly decided."""
     return holds(
@@ -76,7 +81,9 @@ def holds(grid: Grid, seed: int, confidence: float, points: int) -> bool | None:
     axis = grid.axes[0]
     cells = [c for c in range(axis.n_cells) if c % 2 == 0]
     if seed % 2 and axis.n_cells <= 64 and sum(axis.masses[c] for c in cells):
-        outcome = sample(grid, SomeBoxes(grid, cells), (0,), part(grid, cells), ONE, Watch(ONE), options)
+        outcome = sample(
+            grid, one_stratum(grid, SomeBoxes(grid, cells), (0,)), part(grid, cells), ONE, Watch(ONE), options
+        )
     else:
         outcome = Sample(options).run(grid, ONE, Watch(ONE))
     found = outcome.statistical
@@ -130,7 +137,7 @@ def test_auto_draws_from_what_is_open_for_questions_with_partners() -> None:
                 continue
             outside = outcome.outside or outcome.decided
             found = sample(
-                grid, outcome.open, tuple(used_axes(grid)), outside, ONE, Watch(ONE), SampleOptions(points=1500),
+                grid, one_stratum(grid, outcome.open, tuple(used_axes(grid))), outside, ONE, Watch(ONE), SampleOptions(points=1500),
                 certain=outcome.decided,
             ).statistical  # fmt: skip
             assert found is not None
@@ -275,7 +282,8 @@ def test_draws_from_the_boxes_that_the_exact_engine_leaves_open(eps: bool) -> No
         assert left.outside is not None
         assert left.outside.undecided == pytest.approx(left.open.masses().sum(), abs=1e-9)
         options = SampleOptions(points=2000, seed=seed)
-        drawn = sample(grid, left.open, tuple(used_axes(grid)), left.outside, ONE, Watch(ONE), options).statistical
+        strata = one_stratum(grid, left.open, tuple(used_axes(grid)))
+        drawn = sample(grid, strata, left.outside, ONE, Watch(ONE), options).statistical
         assert drawn is not None
         assert drawn.lower <= truth[0] <= drawn.upper
         checked += 1

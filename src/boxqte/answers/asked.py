@@ -48,6 +48,8 @@ class Asked:
     condition: str = ""
     share: Fraction = Fraction(1)
     """The mass of these x in the whole space."""
+    pieces: tuple[tuple[Fraction, Any], ...] = ()
+    """The weights and results of the products that the space is a mixture of; empty: it is one product."""
 
     def regions(self) -> RegionStore:
         """The boxes with counterexamples in them; found by the box engine if another engine has answered."""

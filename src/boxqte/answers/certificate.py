@@ -30,11 +30,15 @@ FORMAT = "boxqte certificate 1"
 class CertificateWriter:
     """Writes the certificate of one run (a driver.Recorder)."""
 
-    def __init__(self, path: str | Path, grid: AnyGrid, group: Sequence[Sequence[Any]] = ()):
+    def __init__(
+        self, path: str | Path, grid: AnyGrid, group: Sequence[Sequence[Any]] = (), component: int | None = None
+    ):
         self.path = Path(path)
         self.grid = grid
         self.group = group
         """Of a group's rate: the cells of each of its sensitive attributes; the file gets one more part."""
+        self.component = component
+        """Of a mixture: which of its products was searched; the file gets one more part."""
         self._cuts: dict[str, int] = {}  # the cuts that the file has, by their lines
         self._lines: dict[int, str] = {}  # kernel cut -> its line
         self._digest = hashlib.sha256()
@@ -50,13 +54,14 @@ class CertificateWriter:
         """Start the file, or go on from what `mark` gave when a checkpoint was written."""
         try:
             if mark is None:
-                self._file = open(self.path, "ab" if self.group else "wb")  # noqa: SIM115 (open while the search runs)
+                one_more = self.group or self.component is not None
+                self._file = open(self.path, "ab" if one_more else "wb")  # noqa: SIM115 (open while the search runs)
             else:
                 self._go_on(mark)
         except OSError as error:
             raise CertificateError(f"certificate {self.path}: {error.strerror or error}") from None
         if mark is None:
-            self._write(json.dumps(header(self.grid, self.group)))  # box 0 is the whole space
+            self._write(json.dumps(header(self.grid, self.group, self.component)))  # box 0 is the whole space
 
     def _go_on(self, mark: int) -> None:
         with open(self.path, "r+b") as file:
@@ -164,11 +169,21 @@ class CertificateWriter:
         self._zip.write(data)
 
 
-def header(grid: AnyGrid, group: Sequence[Sequence[Any]] = ()) -> dict[str, Any]:
+def emptied(file: Path) -> None:
+    """A file to which several parts will be added."""
+    try:
+        file.write_bytes(b"")
+    except OSError as error:
+        raise CertificateError(f"certificate {file}: {error.strerror or error}") from None
+
+
+def header(grid: AnyGrid, group: Sequence[Sequence[Any]] = (), component: int | None = None) -> dict[str, Any]:
     """What the certificate is about."""
     asked = grid.property.to_json()
     if group:
         asked |= {"kind": "group rate", "sensitive": [grid.space.names[a] for a, *_ in group], "group": group}
+    if component is not None:
+        asked |= {"component": component}
     about = {"model": grid.ensemble.fingerprint(), "space": grid.space.to_json(), "property": asked}
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
     return {"format": FORMAT, **about, "question": digest}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from boxqte.answers.asked import Asked
-from boxqte.answers.certificate import CertificateWriter
+from boxqte.answers.certificate import CertificateWriter, emptied
 from boxqte.answers.checkpoint import EVERY, Checkpoint, identity
 from boxqte.answers.existence import settled
 from boxqte.answers.regions import RegionStore
@@ -16,13 +16,16 @@ from boxqte.answers.remarks import remarks
 from boxqte.answers.result import ModelSummary, Result
 from boxqte.basics.checks import MAX_WORKERS, number, seconds, whole, worker_count
 from boxqte.engines import DEFAULT_ENGINE, engine_class, make_engine
+from boxqte.engines.mixture import run_pieces, summed
 from boxqte.engines.options import check_types
-from boxqte.engines.protocol import Capability, Companions, Limits, Progress, Watch
+from boxqte.engines.protocol import Capability, Companions, Limits, Progress, Status, Watch
 from boxqte.engines.refusals import refuse
 from boxqte.errors import EngineError
 from boxqte.exact import Number, fraction, plain, up
 from boxqte.models.importers import ImportedModel
 from boxqte.questions.building import build_any_grid
+from boxqte.questions.grid import AnyGrid
+from boxqte.questions.pieces import pieces_of
 from boxqte.questions.properties import Property
 from boxqte.space.space import Space
 
@@ -46,35 +49,56 @@ def measure(
     solver = make_engine(engine, options)
     watch = Watch(limits, progress)
     grid = build_any_grid(imported.ensemble, space, prop)
+    pieces = pieces_of(grid)
+    mixed = len(pieces) > 1
+    if certificate is not None and mixed:
+        emptied(certificate)
     # A resumed run sees only part of the boxes; without a store the regions are searched when they are asked for.
-    store = RegionStore() if checkpoint is None and Capability.OBSERVERS in solver.capabilities else None
-    name = None if certificate is None else str(certificate)
-    writer = None if certificate is None else CertificateWriter(certificate, grid)
-    companions = Companions(
-        observers=() if store is None else (store,),
-        recorder=writer,
-        keeper=None if checkpoint is None else Checkpoint(checkpoint, identity(grid, engine, name), checkpoint_every),
-        cluster=cluster,
-    )
-    refuse(engine, grid, companions)
+    sees = checkpoint is None and Capability.OBSERVERS in solver.capabilities
+    stores = [RegionStore() if sees else None for _ in pieces]
+    writers = [
+        None if certificate is None else CertificateWriter(certificate, grid, component=at if mixed else None)
+        for at in range(len(pieces))
+    ]
+    beside = [
+        Companions(
+            observers=() if store is None else (store,),
+            recorder=writer,
+            keeper=_keeper(checkpoint, piece.grid, engine, certificate, checkpoint_every, at if mixed else None),
+            cluster=cluster,
+        )
+        for at, (piece, store, writer) in enumerate(zip(pieces, stores, writers))
+    ]
+    for piece, companions in zip(pieces, beside):
+        refuse(engine, piece.grid, companions)
     try:
-        outcome = solver.run(grid, limits, watch, companions)
-        if store is not None:
-            store.finish(outcome.decided, outcome.status)
-        if writer is not None:
-            writer.finish(outcome.decided)
+        outcome, parts = run_pieces(solver, pieces, limits, watch, beside)
+        for store, part in zip(stores, parts):
+            if store is not None:
+                store.finish(part.decided, part.status)
+        for writer, part in zip(writers, parts):
+            if writer is not None:
+                writer.finish(part.decided)
     finally:
-        if writer is not None:
-            writer.close()
+        for writer in writers:
+            if writer is not None:
+                writer.close()
+    # With a certificate the result claims what the record proves, and nothing more.
+    decided = [
+        (part.decided if certificate is not None else settled(piece.grid, part, store, limits)).lowered(
+            piece.grid.mass_error
+        )
+        for piece, part, store in zip(pieces, parts, stores)
+    ]
+    own = [
+        Asked(imported, piece.grid, engine, dict(options or {}), limits, store) for piece, store in zip(pieces, stores)
+    ]
     result = Result(
         property=prop,
         model=summary(imported),
         engine=engine,
         status=outcome.status,
-        # With a certificate the result claims what the record proves, and nothing more.
-        decided=(outcome.decided if writer is not None else settled(grid, outcome, store, limits)).lowered(
-            grid.mass_error
-        ),
+        decided=summed(pieces, decided) if outcome.status is Status.CONVERGED or not mixed else outcome.decided,
         seconds=watch.seconds,
         trace=tuple(watch.trace),
         space_fingerprint=space.fingerprint(),
@@ -85,9 +109,33 @@ def measure(
         details=outcome.details,
         statistical=outcome.statistical,
         all_confident=not grid.low_possible,
-        asked=Asked(imported, grid, engine, dict(options or {}), limits, store),
+        asked=own[0],
     )
+    if mixed:
+        answers = [
+            replace(
+                result,
+                status=part.status,
+                decided=proved,
+                statistical=None,
+                space_fingerprint=piece.grid.space.fingerprint(),
+                asked=asked,
+            )
+            for piece, part, proved, asked in zip(pieces, parts, decided, own)
+        ]
+        whole = Asked(imported, grid, engine, dict(options or {}), limits)
+        result = replace(result, asked=replace(whole, pieces=tuple(zip((p.weight for p in pieces), answers))))
     return replace(result, remarks=remarks(grid, result))
+
+
+def _keeper(
+    path: Path | None, grid: AnyGrid, engine: str, certificate: Path | None, every: float, at: int | None
+) -> Checkpoint | None:
+    """The checkpoint of a run; the products of a mixture have one file each."""
+    if path is None:
+        return None
+    own = path if at is None else path.with_name(f"{path.name}.{at + 1}")
+    return Checkpoint(own, identity(grid, engine, None if certificate is None else str(certificate)), every)
 
 
 def summary(imported: ImportedModel) -> ModelSummary:

@@ -15,14 +15,14 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from boxqte.answers.certificate import CertificateWriter, side
+from boxqte.answers.certificate import CertificateWriter, emptied, side
 from boxqte.answers.result import Bounds
 from boxqte.answers.verdict import Verdict
 from boxqte.basics.budget import TimeBudget
 from boxqte.engines import make_engine
 from boxqte.engines.protocol import ALONE, Companions, Decided, Limits, Outcome, Progress, Status, Watch
 from boxqte.engines.refusals import refuse
-from boxqte.errors import CertificateError, EngineError
+from boxqte.errors import EngineError
 from boxqte.exact import down, up
 from boxqte.questions.combined import Combination, class_1_grid, combined_grid
 from boxqte.questions.grid import Grid
@@ -205,7 +205,7 @@ class RateSearch:
         self.budget.questions = len(self.groups)
         if self.certificate is not None:
             refuse(self.engine, self.grid, Companions(recorder=CertificateWriter(self.certificate, self.grid)))
-            _emptied(self.certificate)
+            emptied(self.certificate)
         try:
             for i in range(len(self.groups)):
                 self._count(i, share)
@@ -284,11 +284,3 @@ class RateSearch:
         if self.level is None or judged(moment.ratio, self.level) is Verdict.UNDECIDED:
             return None
         return Status.REQUIREMENT
-
-
-def _emptied(file: Path) -> None:
-    """Every group adds its part to the file."""
-    try:
-        file.write_bytes(b"")
-    except OSError as error:
-        raise CertificateError(f"certificate {file}: {error.strerror or error}") from None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from fractions import Fraction
 
 from boxqte.engines.box.engine import Box
 from boxqte.engines.box.options import BoxOptions
 from boxqte.engines.box.problem import used_axes
 from boxqte.engines.protocol import ALONE, Capability, Companions, Decided, Limits, Outcome, Status, Watch
-from boxqte.engines.sample.draws import WholeSpace
+from boxqte.engines.sample.draws import Stratum, WholeSpace
 from boxqte.engines.sample.engine import SampleOptions, sample
 from boxqte.errors import EngineError
 from boxqte.questions.grid import AnyGrid
@@ -51,15 +52,15 @@ class Auto:
             with watch.shortened(self.options.exact_share):
                 outcome = self.box.run(grid, limits, watch, companions)
         except EngineError as refusal:  # the question is beyond the exact engine: draws alone, and say so
-            drawn = sample(grid, WholeSpace(), (), Decided(), limits, watch, self.options)
+            whole = [Stratum(Fraction(1), grid, WholeSpace(), ())]
+            drawn = sample(grid, whole, Decided(), limits, watch, self.options)
             return replace(drawn, details=drawn.details | {"exact_engine": str(refusal)})
         if outcome.status is not Status.TIME or outcome.open is None:
             return outcome
         # Draws are from the open boxes, so what they are added to is what is proved outside of these.
         outside = outcome.outside or outcome.decided
-        drawn = sample(
-            grid, outcome.open, tuple(used_axes(grid)), outside, limits, watch, self.options, certain=outcome.decided
-        )
+        open_boxes = [Stratum(Fraction(1), grid, outcome.open, tuple(used_axes(grid)))]
+        drawn = sample(grid, open_boxes, outside, limits, watch, self.options, certain=outcome.decided)
         return replace(
             drawn,
             rounding_ambiguous=outcome.rounding_ambiguous,

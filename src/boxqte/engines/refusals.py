@@ -35,6 +35,11 @@ def two_classes(grid: AnyGrid, asked: str) -> Grid:
 
 def refuse(name: str, grid: AnyGrid, companions: Companions) -> None:
     """Raise, in one line that says what would be accepted, if the engine cannot do what it is asked for."""
+    if grid.space.components:  # `run_pieces` asks about its products, one by one
+        raise EngineError(
+            f"the space is a mixture of {len(grid.space.components)} products, for which this question is not answered; "
+            "use the space without components"
+        )
     many = not grid.ensemble.is_binary
     asked = {
         Capability.MANY_CLASSES: many,

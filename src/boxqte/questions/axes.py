@@ -423,6 +423,18 @@ def _intervals(attribute: Attribute, edges: Sequence[Edge]) -> tuple[list[Cell],
     return cells, [high - low for low, high in pairwise(below)]
 
 
+def cell_mass(attribute: Attribute, cell: Cell) -> Fraction:
+    """The mass of a cell of the attribute's domain."""
+    if cell.missing:
+        return attribute.missing or Fraction(0)
+    if cell.low is None or cell.high is None:
+        masses = attribute.value_masses()
+        return sum((masses[v] for v in cell.values), Fraction(0))
+    if attribute.kind == "real" and not attribute.range:
+        return 1 - (attribute.missing or Fraction(0))
+    return attribute.mass_below(cell.high[0]) - attribute.mass_below(cell.low[0])
+
+
 # --- cells that count the same ---------------------------------------------------------------------------------------
 
 

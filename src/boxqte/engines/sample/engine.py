@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -14,7 +15,7 @@ from boxqte.engines.kinds import FAIR, LOW, UNFAIR, UNKNOWN
 from boxqte.engines.point import point_decider
 from boxqte.engines.protocol import ALONE, Capability, Companions, Decided, Limits, Outcome, Statistical, Status, Watch
 from boxqte.engines.sample import sequence
-from boxqte.engines.sample.draws import Boxes, Draws, WholeSpace
+from boxqte.engines.sample.draws import Stratum, WholeSpace, strata_draws
 from boxqte.errors import EngineError
 from boxqte.exact import down, up
 from boxqte.questions.grid import AnyGrid
@@ -65,25 +66,25 @@ class Sample:
         self.options = options or SampleOptions()
 
     def run(self, grid: AnyGrid, limits: Limits, watch: Watch, companions: Companions = ALONE) -> Outcome:
-        return sample(grid, WholeSpace(), (), Decided(), limits, watch, self.options)
+        whole = [Stratum(Fraction(1), grid, WholeSpace(), ())]
+        return sample(grid, whole, Decided(), limits, watch, self.options)
 
 
 def sample(
     grid: AnyGrid,
-    boxes: Boxes,
-    axis_ids: tuple[int, ...],
+    strata: Sequence[Stratum],
     decided: Decided,
     limits: Limits,
     watch: Watch,
     options: SampleOptions,
     certain: Decided | None = None,
 ) -> Outcome:
-    """Draw from the boxes (on these axes of the grid) until the interval is as short as `limits.gap`, or a limit is met.
+    """Draw from the boxes of the strata until the interval is as short as `limits.gap`, or a limit is met.
 
-    `decided` is proved outside of the boxes; `certain` in all, if that is more.
+    `decided` is proved outside of the boxes; `certain` in all, if that is more. All strata have the cells of the grid.
     """
     certain = certain or decided
-    draws = Draws(grid, boxes, axis_ids, options.seed, workers=limits.workers)
+    draws = strata_draws(strata, options.seed, workers=limits.workers)
     decider = point_decider(grid)
     cells = sum(len(axis.refined) for axis in grid.axes)
     error = DRAWING_ERROR + cells * CELL_ERROR
