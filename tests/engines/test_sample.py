@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -61,7 +62,7 @@ def part(grid: Grid, cells: list[int]) -> Decided:
     return Decided(sums[FAIR], sums[UNFAIR], sums[LOW])
 
 
-def one_stratum(grid: Any, boxes: Boxes, axis_ids: tuple[int, ...]) -> list[Stratum]:
+def one_stratum(grid: Grid, boxes: Boxes, axis_ids: tuple[int, ...]) -> list[Stratum]:
     """Boxes of a product."""
     return [Stratum(Fraction(1), grid, boxes, axis_ids)]
 
@@ -136,10 +137,9 @@ def test_auto_draws_from_what_is_open_for_questions_with_partners() -> None:
             if truth is None or outcome.open is None:
                 continue
             outside = outcome.outside or outcome.decided
-            found = sample(
-                grid, one_stratum(grid, outcome.open, tuple(used_axes(grid))), outside, ONE, Watch(ONE), SampleOptions(points=1500),
-                certain=outcome.decided,
-            ).statistical  # fmt: skip
+            strata = one_stratum(grid, outcome.open, tuple(used_axes(grid)))
+            options = SampleOptions(points=1500)
+            found = sample(grid, strata, outside, ONE, Watch(ONE), options, certain=outcome.decided).statistical
             assert found is not None
             assert found.lower <= truth[0] <= found.upper, prop
             drawn += 1
