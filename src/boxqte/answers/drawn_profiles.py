@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from boxqte.answers.asked import Asked
 from boxqte.answers.samples import decider_of
 from boxqte.engines.kinds import UNFAIR, UNKNOWN
-from boxqte.engines.sample.draws import Draws, WholeSpace
+from boxqte.engines.sample.draws import Stratum, WholeSpace, strata_draws
 
 CONFIDENCE = 0.999999
 FIRST_ROUND = 256
@@ -34,7 +35,8 @@ def drawn_profiles(
     All of them hold together with the confidence.
     """
     grid, decider = asked.grid, decider_of(asked)
-    draws = Draws(grid, WholeSpace(), (), seed)
+    pieces = [(weight, own.asked.grid) for weight, own in asked.pieces] or [(Fraction(1), grid)]
+    draws = strata_draws([Stratum(weight, own, WholeSpace(), ()) for weight, own in pieces], seed)
     counts = [np.zeros((axis.n_cells, 3), np.int64) for axis in grid.axes]  # all, unfair, given up
     until, size, drawn = time.perf_counter() + seconds, FIRST_ROUND, 0
     while not drawn or time.perf_counter() < until:

@@ -13,26 +13,29 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from boxqte.answers.asked import Asked, BoxSums, carried_over, searched, support_boxes
-from boxqte.answers.existence import settled
+from boxqte.answers.pieces import remembered, search
 from boxqte.answers.profiles import profile_table
 from boxqte.answers.regions import Boxes, RegionStore, held_cells, joined, merged, rule_of
 from boxqte.answers.remarks import remarks
 from boxqte.answers.result import Result, asked_of
 from boxqte.answers.samples import decider_of
 from boxqte.engines import make_engine
+from boxqte.engines.box.classes import ClassProblem
 from boxqte.engines.box.exchange_worker import box_masses
 from boxqte.engines.box.problem import Problem, compile_problem
 from boxqte.engines.kinds import FAIR, LOW, UNFAIR
 from boxqte.engines.point.classes import ClassDecider
 from boxqte.engines.protocol import ALONE, BoxArray, Capability, Companions, Limits, Watch
-from boxqte.engines.refusals import refuse, two_classes
+from boxqte.engines.refusals import two_classes
 from boxqte.errors import EngineError, PropertyError
 from boxqte.exact import down, up
 from boxqte.questions.axes import Axis
 from boxqte.questions.combined import combinations, combined_grid
 from boxqte.questions.grid import AnyGrid, binary
+from boxqte.questions.pieces import Piece, mixed_grid, restricted_pieces
 from boxqte.questions.variations import one_class_grid, one_way_grid, part_of_cell, restricted_grid
 from boxqte.space.conditions import Part, both, parse_condition, part_text
 from boxqte.space.space import Space
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
 
 MANY_VALUES = 12  # beyond this many sensitive values a region's flip names the classes only
 MAX_PAIRS = 64
+CANDIDATES = 400  # regions of a mixture whose masses are counted in every product
 SMALLEST_FINISH = 5  # what a single cell costs: nothing is counted that is not one
 REFINE_NODES = 200_000
 NO_SHARE = 5e-7
@@ -64,38 +68,41 @@ def restrict(result: Result, condition: str, *, time_limit: float | None = None)
         known: Result = asked.answers[key]
         return known
     parts = parse_condition(condition, asked.grid.space)
-    grid, share = restricted_grid(asked.grid, parts, condition)
+    before = [(weight, asked_of(own)) for weight, own in asked.pieces] or [(Fraction(1), asked)]
+    kept, share = restricted_pieces([Piece(weight, own.grid) for weight, own in before], parts, condition)
     limits = _limits(asked, time_limit)
     watch = Watch(limits)
     name = asked.engine if asked.engine in ("auto", "sample") else "box"
-    engine = make_engine(name, asked.options if name == asked.engine else None)
-    store = RegionStore() if Capability.OBSERVERS in engine.capabilities else None
-    beside = ALONE if store is None else Companions((store,), roots=support_boxes)
-    refuse(name, grid, beside)
-    outcome = engine.run(grid, limits, watch, beside)
-    if store is not None:
-        store.finish(outcome.decided, outcome.status)
+    options = asked.options if name == asked.engine else {}
+    engine = make_engine(name, options)
     text = f"({asked.condition}) and ({condition})" if asked.condition else condition
-    whole = replace(
-        asked, grid=grid, engine=name, options=asked.options if name == asked.engine else {}, store=store,
-        limits=limits, answers={}, parts=_narrowed(asked.parts, parts), condition=text, share=asked.share * share,
+    now = replace(
+        asked, engine=name, options=options, limits=limits, answers={}, parts=_narrowed(asked.parts, parts), condition=text,
+        store=None, share=asked.share * share, pieces=(),
     )  # fmt: skip
+    sees = Capability.OBSERVERS in engine.capabilities
+    now = replace(now, grid=mixed_grid(asked.grid, [piece for _, piece in kept]) if len(kept) > 1 else kept[0][1].grid)
+    own = [replace(now, grid=piece.grid, store=RegionStore() if sees else None, answers={}) for _, piece in kept]
+    beside = [ALONE if a.store is None else Companions((a.store,), roots=support_boxes) for a in own]
+    weights = [piece.weight for _, piece in kept]
+    found = search(engine, weights, own, beside, limits, watch)
+    outcome, grid = found.outcome, now.grid
     answer = replace(
         result,
         engine=name,
         status=outcome.status,
-        decided=settled(grid, outcome, store, limits).lowered(grid.mass_error),
+        decided=found.decided,
         seconds=watch.seconds,
         trace=tuple(watch.trace),
         space_fingerprint=grid.space.fingerprint(),
         rounding_ambiguous=outcome.rounding_ambiguous,
         input_rounding=up(grid.input_rounding),
-        count=_count(grid.space, whole.parts),
-        cells=None if result.cells is None else int(whole.share * grid.n_cells()),
-        details={**outcome.details, "condition": text, "share_of_space": float(whole.share)},
+        count=_count(grid.space, now.parts),
+        cells=None if result.cells is None else int(now.share * grid.n_cells()),
+        details={**outcome.details, "condition": text, "share_of_space": float(now.share)},
         statistical=outcome.statistical,
-        asked=whole,
     )
+    answer = remembered(answer, now, weights, own, found)
     answer = replace(answer, remarks=remarks(grid, answer))
     asked.answers[key] = answer
     return answer
@@ -160,6 +167,13 @@ def pairs(result: Result, *, time_limit: float | None = None) -> pd.DataFrame:
 
 def _pairs(asked: Asked, limits: Limits) -> tuple[Any, Any, list[str], bool]:
     grid = asked.grid
+    if asked.pieces:
+        tables = [(weight, _pairs(asked_of(own), limits)) for weight, own in asked.pieces]
+        ends = [
+            np.vectorize(rounded, [float])(sum(np.vectorize(Fraction, [object])(t[i]) * w for w, t in tables))
+            for i, rounded in ((0, down), (1, up))
+        ]
+        return ends[0], ends[1], tables[0][1][2], all(table[3] for _, table in tables)
     combos = combinations(grid)
     if len(combos) > MAX_PAIRS:
         raise EngineError(
@@ -197,9 +211,9 @@ def regions(
     time_limit: float | None = None,
 ) -> pd.DataFrame:
     """The counterexample space as disjoint regions, the largest first."""
-    import pandas as pd
-
     asked = asked_of(result)
+    if asked.pieces:
+        return _mixed_regions(result, top, merge, flip, time_limit)
     store = asked.regions()
     problem = store.problem
     if problem is None:
@@ -213,32 +227,125 @@ def regions(
         ordered = [asked.grid.axes[a].attribute.is_numeric for a in problem.axis_ids]
         boxes = merged(boxes, ordered=ordered)
     shown = boxes.heaviest(top)
-    rules = [rule_of(problem, box, asked.parts) for box in shown.cells]
     most = Fraction(result.counterexample.upper)
     if store.complete:
         most = min(most, Fraction(store.mass) + Fraction(store.doubtful) + store.rounding)
-    masses = shown.certain(store.rounding)
+    known = {
+        "counterexample_mass": down(max(Fraction(store.mass) - store.rounding, Fraction(0))),
+        "regions": len(boxes),
+        "elsewhere": store.elsewhere,
+        "complete": store.complete,
+    }
+    directions = flips(asked, store, shown, _limits(asked, time_limit)) if flip else None
+    return _table(asked, problem, shown, store.rounding, most, directions, known)
+
+
+def _mixed_regions(result: Result, top: int | None, merge: bool, flip: bool, time_limit: float | None) -> pd.DataFrame:
+    """The same for a mixture: the boxes of the product that has most of the counterexamples, with their masses in all."""
+    asked, limits = asked_of(result), _limits(asked_of(result), time_limit)
+    pieces = [(weight, asked_of(own)) for weight, own in asked.pieces]
+    stores = [own.regions() for _, own in pieces]
+    lead = max(range(len(pieces)), key=lambda k: pieces[k][0] * Fraction(stores[k].mass))
+    store = stores[lead]
+    problem, boxes = store.problem, store.boxes
+    if problem is None:
+        raise EngineError("regions: the search was interrupted before it began; call quantify again")
+    if merge:
+        boxes = merged(boxes, ordered=[asked.grid.axes[a].attribute.is_numeric for a in problem.axis_ids])
+    regions, done = len(boxes), True
+    candidates = boxes.take(
+        np.argsort(-boxes.density * _box_masses(asked.grid, problem, boxes), kind="stable")[:CANDIDATES]
+    )
+    totals = np.zeros_like(candidates.masses)
+    for weight, own in pieces if len(candidates) else []:
+        masses, finished = _masses_of(own, problem, candidates, limits)
+        totals, done = totals + float(weight) * masses, done and finished
+    shown = Boxes(candidates.cells, totals, candidates.counted).heaviest(top)
+    rounding = max(one.rounding for one in stores) + Fraction(len(pieces) + 4, 2**52)
+    directions = _mixed_flips(asked, problem, shown, limits) if flip and isinstance(problem, Problem) else None
+    known = {
+        "counterexample_mass": result.counterexample.lower,
+        "regions": regions,
+        "elsewhere": math.fsum(one.elsewhere for one in stores),
+        "complete": done and all(one.complete for one in stores),
+    }
+    return _table(asked, problem, shown, rounding, Fraction(result.counterexample.upper), directions, known)
+
+
+def _box_masses(grid: AnyGrid, problem: Problem | ClassProblem, boxes: Boxes) -> npt.NDArray[np.float64]:
+    """The mass of every box by the masses of the axes; sensitive axes of two classes count as a whole."""
+    masses = np.ones(len(boxes))
+    for i, a in enumerate(problem.axis_ids):
+        axis, refined = grid.axes[a], isinstance(problem, ClassProblem)
+        if axis.sensitive and not refined:
+            continue
+        own = np.array([float(m) for m in (axis.refined_masses if refined else axis.masses)])
+        masses *= held_cells(boxes.cells[:, i], len(own)) @ own
+    return masses
+
+
+def _masses_of(
+    asked: Asked, problem: Problem | ClassProblem, boxes: Boxes, limits: Limits
+) -> tuple[npt.NDArray[np.float64], bool]:
+    """box x [fair, unfair, low] of boxes that another product's search has found; and whether all of it is decided."""
+    if isinstance(problem, ClassProblem):  # every box is counterexamples throughout
+        pure = np.zeros((len(boxes), 3))
+        pure[:, UNFAIR] = _box_masses(asked.grid, problem, boxes)
+        return pure, True
+    inside = asked.masses_in(asked.grid, boxes.cells, limits=limits)
+    return inside.masses, inside.done
+
+
+def _mixed_flips(asked: Asked, problem: Problem, boxes: Boxes, limits: Limits) -> tuple[list[str], bool]:
+    """Which way the class flips, or the score goes, in each box of a mixture."""
+    scores = asked.grid.property.asks_scores
+    ends: list[list[FloatEnds]] = []
+    done = True
+    for first in (True, False):
+        total = [(0.0, 0.0)] * len(boxes)
+        for weight, own in [(float(weight), asked_of(own)) for weight, own in asked.pieces] if len(boxes) else []:
+            grid = binary(own.grid)
+            varied = one_way_grid(grid, first) if scores else one_class_grid(grid, not first)
+            unfair, finished = _unfair_in(own, varied, problem, boxes, limits)
+            total = [(a + weight * low, b + weight * high) for (a, b), (low, high) in zip(total, unfair)]
+            done &= finished
+        ends.append(total)
+    if scores:
+        words = [[(text, own) for text, own in zip(("lower", "higher"), both)] for both in zip(*ends)]
+        return _score_texts(words, boxes), done
+    return [_directions(up_ends, down_ends) for up_ends, down_ends in zip(*ends)], done
+
+
+def _table(
+    asked: Asked,
+    problem: Problem | ClassProblem,
+    shown: Boxes,
+    rounding: Fraction,
+    most: Fraction,
+    directions: tuple[list[str], bool] | None,
+    known: dict[str, Any],
+) -> pd.DataFrame:
+    """Regions as a table: their rules, masses and shares of at most `most` counterexamples."""
+    import pandas as pd
+
+    rules = [rule_of(problem, box, asked.parts) for box in shown.cells]
+    masses = shown.certain(rounding)
     rows: dict[str, Any] = {
         "rule": [" and ".join(rule.values()) or "everywhere" for rule in rules],
         "mass": masses,
         "share": [down(Fraction(mass) / most) if mass else 0.0 for mass in masses.tolist()],
         "density": shown.density,
     }
-    settled_flips = True
-    if flip:
-        rows["flip"], settled_flips = flips(asked, store, shown, _limits(asked, time_limit))
+    if directions is not None:
+        rows["flip"] = directions[0]
     for name in asked.grid.space.names:
         if any(name in rule for rule in rules):
             rows[name] = [rule.get(name, "") for rule in rules]
     table = pd.DataFrame(rows)
-    table.attrs |= {
-        "counterexample_mass": down(max(Fraction(store.mass) - store.rounding, Fraction(0))),
+    table.attrs |= known | {
         "counterexample_upper": up(most),
-        "regions": len(boxes),
         "listed": down(sum(map(Fraction, masses.tolist()), Fraction(0))),
-        "elsewhere": store.elsewhere,
-        "complete": store.complete,
-        "flips_complete": settled_flips,
+        "flips_complete": directions is None or directions[1],
     }
     return table
 
@@ -289,15 +396,22 @@ def _score_directions(asked: Asked, problem: Problem, boxes: Boxes, limits: Limi
     for text, low in (("lower", True), ("higher", False)):
         unfair, finished = _unfair_in(asked, one_way_grid(binary(asked.grid), low), problem, boxes, limits)
         done &= finished
-        for said, (least, most), total in zip(words, unfair, boxes.masses[:, UNFAIR].tolist()):
-            if most / total > NO_SHARE:
-                said.append((text, (min(least / total, 1.0), min(most / total, 1.0))))
-    texts = [
-        f"score {said[0][0]}" if len(said) == 1 else
-        "score " + ", ".join(f"{text} in {_percent(*share)}" for text, share in said)
-        for said in words
-    ]  # fmt: skip
-    return texts, done
+        for said, ends in zip(words, unfair):
+            said.append((text, ends))
+    return _score_texts(words, boxes), done
+
+
+def _score_texts(words: list[list[tuple[str, FloatEnds]]], boxes: Boxes) -> list[str]:
+    """In how much of each box x' has the lower, and in how much the higher score."""
+    texts = []
+    for said, total in zip(words, boxes.masses[:, UNFAIR].tolist()):
+        shares = [(text, (min(least / total, 1.0), min(most / total, 1.0))) for text, (least, most) in said]
+        shares = [(text, share) for text, share in shares if share[1] > NO_SHARE]
+        one = len(shares) == 1
+        texts.append(
+            f"score {shares[0][0]}" if one else "score " + ", ".join(f"{t} in {_percent(*s)}" for t, s in shares)
+        )
+    return texts
 
 
 def _class_flips(asked: Asked, store: RegionStore, boxes: Boxes) -> list[str]:

@@ -48,7 +48,7 @@ def profile_table(asked: Asked, decided: Decided, attribute: str, limits: Limits
     axis = asked.grid.axes[at]
     key = ("profile", attribute, limits.time_limit)
     if key not in asked.answers:
-        asked.answers[key] = _counted(asked, at, limits)
+        asked.answers[key] = _counted_in_all(asked, at, limits)
     counted: Counted = asked.answers[key]
     ends = _tightened(counted.ends, decided, axis.masses)
     lower, upper = sum((low for low, _ in ends), ZERO), sum((high for _, high in ends), ZERO)
@@ -79,6 +79,20 @@ def _tightened(ends: Sequence[Ends], decided: Decided, masses: Sequence[Fraction
         best = min(high, most - (lower - low), mass)
         tight.append((min(max(low, least - (upper - high), ZERO), best), best))
     return tight
+
+
+def _counted_in_all(asked: Asked, at: int, limits: Limits) -> Counted:
+    """The counterexamples in every cell; those of a mixture are the sums of its products'."""
+    if not asked.pieces:
+        return _counted(asked, at, limits)
+    sums = [(ZERO, ZERO)] * asked.grid.axes[at].n_cells
+    done = True
+    for weight, result in asked.pieces:
+        own = _counted(result.asked, at, limits)
+        tight = _tightened(own.ends, result.decided, result.asked.grid.axes[at].masses)
+        sums = [(a + weight * low, b + weight * high) for (a, b), (low, high) in zip(sums, tight)]
+        done &= own.done
+    return Counted(sums, done)
 
 
 def _counted(asked: Asked, at: int, limits: Limits) -> Counted:

@@ -10,16 +10,14 @@ from typing import Any
 from boxqte.answers.asked import Asked
 from boxqte.answers.certificate import CertificateWriter, emptied
 from boxqte.answers.checkpoint import EVERY, Checkpoint, identity
-from boxqte.answers.existence import settled
+from boxqte.answers.pieces import remembered, search
 from boxqte.answers.regions import RegionStore
 from boxqte.answers.remarks import remarks
-from boxqte.answers.result import ModelSummary, Result
+from boxqte.answers.result import ModelSummary, Result, world_of
 from boxqte.basics.checks import MAX_WORKERS, number, seconds, whole, worker_count
 from boxqte.engines import DEFAULT_ENGINE, engine_class, make_engine
-from boxqte.engines.mixture import run_pieces, summed
 from boxqte.engines.options import check_types
-from boxqte.engines.protocol import Capability, Companions, Limits, Progress, Status, Watch
-from boxqte.engines.refusals import refuse
+from boxqte.engines.protocol import Capability, Companions, Limits, Progress, Watch
 from boxqte.errors import EngineError
 from boxqte.exact import Number, fraction, plain, up
 from boxqte.models.importers import ImportedModel
@@ -69,36 +67,25 @@ def measure(
         )
         for at, (piece, store, writer) in enumerate(zip(pieces, stores, writers))
     ]
-    for piece, companions in zip(pieces, beside):
-        refuse(engine, piece.grid, companions)
+    whole = Asked(imported, grid, engine, dict(options or {}), limits)
+    asked = [replace(whole, grid=piece.grid, store=store, answers={}) for piece, store in zip(pieces, stores)]
+    weights = [piece.weight for piece in pieces]
     try:
-        outcome, parts = run_pieces(solver, pieces, limits, watch, beside)
-        for store, part in zip(stores, parts):
-            if store is not None:
-                store.finish(part.decided, part.status)
-        for writer, part in zip(writers, parts):
+        found = search(solver, weights, asked, beside, limits, watch, recorded=certificate is not None)
+        for writer, part in zip(writers, found.pieces):
             if writer is not None:
                 writer.finish(part.decided)
     finally:
         for writer in writers:
             if writer is not None:
                 writer.close()
-    # With a certificate the result claims what the record proves, and nothing more.
-    decided = [
-        (part.decided if certificate is not None else settled(piece.grid, part, store, limits)).lowered(
-            piece.grid.mass_error
-        )
-        for piece, part, store in zip(pieces, parts, stores)
-    ]
-    own = [
-        Asked(imported, piece.grid, engine, dict(options or {}), limits, store) for piece, store in zip(pieces, stores)
-    ]
+    outcome = found.outcome
     result = Result(
         property=prop,
         model=summary(imported),
         engine=engine,
         status=outcome.status,
-        decided=summed(pieces, decided) if outcome.status is Status.CONVERGED or not mixed else outcome.decided,
+        decided=found.decided,
         seconds=watch.seconds,
         trace=tuple(watch.trace),
         space_fingerprint=space.fingerprint(),
@@ -109,22 +96,9 @@ def measure(
         details=outcome.details,
         statistical=outcome.statistical,
         all_confident=not grid.low_possible,
-        asked=own[0],
+        world=world_of(space),
     )
-    if mixed:
-        answers = [
-            replace(
-                result,
-                status=part.status,
-                decided=proved,
-                statistical=None,
-                space_fingerprint=piece.grid.space.fingerprint(),
-                asked=asked,
-            )
-            for piece, part, proved, asked in zip(pieces, parts, decided, own)
-        ]
-        whole = Asked(imported, grid, engine, dict(options or {}), limits)
-        result = replace(result, asked=replace(whole, pieces=tuple(zip((p.weight for p in pieces), answers))))
+    result = remembered(result, whole, weights, asked, found)
     return replace(result, remarks=remarks(grid, result))
 
 

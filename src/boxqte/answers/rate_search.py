@@ -20,12 +20,14 @@ from boxqte.answers.result import Bounds
 from boxqte.answers.verdict import Verdict
 from boxqte.basics.budget import TimeBudget
 from boxqte.engines import make_engine
+from boxqte.engines.mixture import run_pieces
 from boxqte.engines.protocol import ALONE, Companions, Decided, Limits, Outcome, Progress, Status, Watch
 from boxqte.engines.refusals import refuse
-from boxqte.errors import EngineError
+from boxqte.errors import CertificateError, EngineError
 from boxqte.exact import down, up
 from boxqte.questions.combined import Combination, class_1_grid, combined_grid
-from boxqte.questions.grid import Grid
+from boxqte.questions.grid import Grid, binary
+from boxqte.questions.pieces import Piece, pieces_of
 
 PAIRED = 8  # up to so many groups are compared with the first one, where time ends before the rates are known
 SHARE_OF_RATES = 0.7  # of the time limit, where groups may be compared afterwards
@@ -146,6 +148,13 @@ def rates_engine(name: str) -> str:
     return "box" if name == "auto" else name
 
 
+class SearchedGroup(NamedTuple):
+    """A group whose rate is counted, and what each product of the mixture has of it; the shares sum to 1."""
+
+    combination: Combination
+    shares: tuple[Fraction, ...] = (ONE,)
+
+
 class _GroupWatch(Watch):
     """Passes on what a run proves as it goes."""
 
@@ -170,7 +179,7 @@ class RateSearch:
     """The runs of an engine that the rates need, under one time limit."""
 
     grid: Grid
-    groups: Sequence[Combination]
+    groups: Sequence[SearchedGroup]
     engine: str
     limits: Limits
     budget: TimeBudget
@@ -186,6 +195,7 @@ class RateSearch:
         self.ambiguous: list[float | None] = []
         self.trace: list[Moment] = []
         self._nodes = 0
+        self._products = pieces_of(self.grid)
 
     @property
     def status(self) -> Status:
@@ -200,9 +210,13 @@ class RateSearch:
 
     def run(self) -> None:
         """Count every group; Ctrl-C ends it with what is proved."""
-        compares = 1 < len(self.groups) <= PAIRED and self.certificate is None
+        # In a mixture two groups differ in more than their own values, so that comparing margins says nothing of rates.
+        mixed = len(self._products) > 1
+        compares = 1 < len(self.groups) <= PAIRED and self.certificate is None and not mixed
         share = SHARE_OF_RATES if compares else 1.0
         self.budget.questions = len(self.groups)
+        if self.certificate is not None and mixed:
+            raise CertificateError("certificate: there are none of rates over a mixture of products; leave it out")
         if self.certificate is not None:
             refuse(self.engine, self.grid, Companions(recorder=CertificateWriter(self.certificate, self.grid)))
             emptied(self.certificate)
@@ -218,22 +232,33 @@ class RateSearch:
 
     def _count(self, i: int, share: float) -> None:
         """The rate of a group, with its part of the certificate."""
-        grid = class_1_grid(self.grid, self.groups[i])
         if self.certificate is None:
-            self.ambiguous.append(self._run(grid, partial(self.known.rate, i), share).rounding_ambiguous)
+            pieces = self._group(self.groups[i])
+            self.ambiguous.append(self._run(pieces, partial(self.known.rate, i), share).rounding_ambiguous)
             return
-        cells = zip((a for a, axis in enumerate(self.grid.axes) if axis.sensitive), self.groups[i].cells)
+        group = self.groups[i].combination
+        grid = class_1_grid(self.grid, group)
+        cells = zip((a for a, axis in enumerate(self.grid.axes) if axis.sensitive), group.cells)
         writer = CertificateWriter(self.certificate, grid, [side(self.grid, a, 1 << cell) for a, cell in cells])
         try:
-            outcome = self._run(grid, partial(self.known.rate, i), share, Companions(recorder=writer))
+            pieces = [Piece(ONE, grid)]
+            outcome = self._run(pieces, partial(self.known.rate, i), share, Companions(recorder=writer))
             writer.finish(outcome.decided)
         finally:
             writer.close()
         self.ambiguous.append(outcome.rounding_ambiguous)
 
+    def _group(self, group: SearchedGroup) -> list[Piece]:
+        """The x of a group: P(x | S = s) is a mixture again, with weights w_k m_k,S(s) (questions.md, part 5)."""
+        return [
+            Piece(share, class_1_grid(binary(piece.grid), group.combination))
+            for share, piece in zip(group.shares, self._products)
+            if share
+        ]
+
     def _compare(self, i: int) -> None:
         """Which x have class 1 in group i and class 0 in the first, and the other way round."""
-        pair = combined_grid(self.grid, [self.groups[i], self.groups[0]])
+        pair = combined_grid(self.grid, [self.groups[i].combination, self.groups[0].combination])
         ends = {1: Ends(ZERO, ONE), -1: Ends(ZERO, ONE)}
 
         def hear(counted: int, found: Ends) -> None:
@@ -242,26 +267,31 @@ class RateSearch:
 
         for counted in (1, -1):
             counting = replace(pair, thresholds=replace(pair.thresholds, counted=counted))
-            self._run(counting, partial(hear, counted))
+            self._run([Piece(ONE, counting)], partial(hear, counted))
 
     def _run(
-        self, grid: Grid, learn: Callable[[Ends], None], share: float = 1.0, companions: Companions = ALONE
+        self,
+        pieces: Sequence[Piece],
+        learn: Callable[[Ends], None],
+        share: float = 1.0,
+        companions: Companions = ALONE,
     ) -> Outcome:
         """One run: its counterexamples are counted, all inputs are confident. What is proved is used as it is proved."""
-        refuse(self.engine, grid, companions)
+        for piece in pieces:
+            refuse(self.engine, piece.grid, companions)
         seconds = self.budget.next_share()
         if self.statuses and self.statuses[-1] in ENOUGH:
             self.statuses.append(self.statuses[-1])
             return Outcome(Decided(), self.statuses[-1])
 
         def hear(decided: Decided, nodes: int, open_boxes: int) -> Status | None:
-            proved = decided.lowered(grid.mass_error)
+            proved = decided.lowered(pieces[0].grid.mass_error)  # 0 in a mixture
             learn(Ends(Fraction(proved.unfair), 1 - Fraction(proved.fair)))
             return self._moment(float(1 - decided.undecided), nodes, open_boxes)
 
         limits = replace(self.limits, time_limit=None if seconds is None else seconds * share)
         engine = make_engine(self.engine, OPTIONS.get(self.engine) if companions.recorder is None else RECORDED)
-        outcome = engine.run(grid, limits, _GroupWatch(limits, hear), companions)
+        outcome = run_pieces(engine, pieces, limits, _GroupWatch(limits, hear), [companions] * len(pieces)).whole
         self._nodes += outcome.details.get("nodes", 0)
         enough = hear(outcome.decided, 0, 0)
         last = len(self.statuses) == len(self.groups) - 1

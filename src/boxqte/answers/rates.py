@@ -17,8 +17,8 @@ import numpy as np
 
 from boxqte.answers.empirical import clopper_pearson
 from boxqte.answers.quantify import limits_of, summary
-from boxqte.answers.rate_search import Moment, RateSearch, judged
-from boxqte.answers.result import Bounds, ModelSummary
+from boxqte.answers.rate_search import Moment, RateSearch, SearchedGroup, judged
+from boxqte.answers.result import THE_SPACE, Bounds, ModelSummary, world_of
 from boxqte.answers.verdict import Verdict
 from boxqte.basics.budget import TimeBudget
 from boxqte.basics.checks import file_path, function, number
@@ -34,6 +34,7 @@ from boxqte.questions.axes import Axis
 from boxqte.questions.building import build_any_grid
 from boxqte.questions.combined import Combination, combinations
 from boxqte.questions.grid import Grid
+from boxqte.questions.pieces import pieces_of
 from boxqte.questions.properties import Fairness
 from boxqte.questions.row_cells import read_rows
 from boxqte.questions.variations import one_class_grid, part_of_cell
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MAX_GROUPS = 4096
-WORLD = "the space"
 GUARANTEE = "certain bounds, rounded outward; exact once converged, but for rounding"
 
 
@@ -113,6 +113,8 @@ class GroupRates:
     rows_outside: int = 0
     """Rows with a value outside the space, which count for nothing."""
     require_ratio: Fraction | None = None
+    world: str = THE_SPACE
+    """Which inputs count, and for how much."""
 
     @property
     def converged(self) -> bool:
@@ -165,7 +167,7 @@ class GroupRates:
             "sensitive": list(self.sensitive),
             "status": str(self.status),
             "guarantee": GUARANTEE,
-            "world": WORLD,
+            "world": self.world,
             "decision": self.decision,
             "difference": ends(self.difference),
             "ratio": ends(self.ratio),
@@ -260,13 +262,13 @@ def group_rates(
     grid = two_classes(build_any_grid(imported.ensemble, space, prop), "rates")
     groups = _groups(grid)
     rows, outside = (None, 0) if data is None else _row_rates(grid, data, groups, confidence)
-    distinct = {group.combination.cells: group.combination for group in groups}
-    search = RateSearch(
-        grid, [*distinct.values()], engine, limits, budget, level, function(progress, "progress"), proof
-    )
+    # Values that no tree tells apart have the same rate, if who has them is the same in each product.
+    distinct = {group.same: group for group in groups}
+    counted = [SearchedGroup(group.combination, group.shares) for group in distinct.values()]
+    search = RateSearch(grid, counted, engine, limits, budget, level, function(progress, "progress"), proof)
     search.run()
-    at = {cells: i for i, cells in enumerate(distinct)}
-    of = [at[group.combination.cells] for group in groups]
+    at = {same: i for i, same in enumerate(distinct)}
+    of = [at[group.same] for group in groups]
     known, best = search.known, search.known.ratios_to_best()
     return GroupRates(
         sensitive=prop.sensitive,
@@ -287,6 +289,7 @@ def group_rates(
         confidence=None if data is None else confidence,
         rows_outside=outside,
         require_ratio=level,
+        world=world_of(space),
     )
 
 
@@ -302,6 +305,13 @@ class _Values:
     """On each sensitive axis, what tells its rows from others: a value's index, MISSING, or the cell of a number."""
     mass: Fraction
     combination: Combination
+    shares: tuple[Fraction, ...]
+    """Of the group's mass, those of the products that the space is a mixture of."""
+
+    @property
+    def same(self) -> tuple[Any, ...]:
+        """What decides the group's rate."""
+        return self.combination.cells, self.shares
 
 
 def _groups(grid: Grid) -> list[_Values]:
@@ -314,12 +324,20 @@ def _groups(grid: Grid) -> list[_Values]:
     if count > MAX_GROUPS:
         raise PropertyError(f"sensitive: {count:,} groups, at most {MAX_GROUPS} can be compared; name fewer attributes")
     groups = []
-    for chosen in itertools.product(*parts):
-        mass = math.prod((part.mass for part in chosen), start=Fraction(1))
+    pieces = pieces_of(grid)
+    masses = [[[part.mass for part in _parts(a)] for a in piece.grid.axes if a.sensitive] for piece in pieces]
+    for at in itertools.product(*(range(len(own)) for own in parts)):
+        chosen = [one[i] for one, i in zip(parts, at)]
+        own = [
+            piece.weight * math.prod((m[i] for m, i in zip(of, at)), start=Fraction(1))
+            for piece, of in zip(pieces, masses)
+        ]
+        mass = sum(own, Fraction(0))
         if mass:
             texts = tuple(chosen[j].text for j in order)
             keys = tuple(part.key for part in chosen)
-            groups.append(_Values(texts, keys, mass, by_cells[tuple(part.cell for part in chosen)]))
+            cells = tuple(part.cell for part in chosen)
+            groups.append(_Values(texts, keys, mass, by_cells[cells], tuple(share / mass for share in own)))
     return groups
 
 

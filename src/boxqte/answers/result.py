@@ -7,7 +7,7 @@ import json
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from boxqte.answers.asked import Asked
 from boxqte.engines.protocol import Decided, Statistical, Status
@@ -15,10 +15,9 @@ from boxqte.errors import EngineError
 from boxqte.exact import down, up
 from boxqte.models.decision import DecisionRule
 from boxqte.questions.properties import Property
+from boxqte.space.space import Space
 
-if TYPE_CHECKING:
-    pass
-
+THE_SPACE = "the space"
 VALUE_ERROR = Fraction(1, 10**6)  # bounds further apart than this are no value, whatever the engine says
 
 
@@ -93,6 +92,8 @@ class Result:
     details: dict[str, Any] = field(default_factory=dict)
     statistical: Statistical | None = None
     remarks: tuple[str, ...] = ()
+    world: str = THE_SPACE
+    """Which inputs count, and for how much."""
     all_confident: bool = False
     """Whether every input is confident by definition, whatever is decided of it."""
     asked: Asked | None = field(default=None, repr=False)
@@ -158,11 +159,13 @@ class Result:
         """The reading of the definitions behind the numbers, in plain words."""
         p = self.property
         lines = [
-            "measure = 1 - |counterexamples| / |confident inputs|, over the "
+            "measure = 1 - |counterexamples| / |confident inputs|, over "
             + (
-                "whole declared space, product measure"
-                if self.cells is None
-                else "cells of the grid, each counts the same"
+                "the cells of the grid, each counts the same"
+                if self.cells is not None
+                else "the whole declared space, product measure"
+                if self.world == THE_SPACE
+                else self.world
             ),
             p.meaning,
             "margins are summed exactly; `rounding_ambiguous` bounds the mass where the library's own rounding could "
@@ -221,6 +224,7 @@ class Result:
             "cells": None if self.counted is None else {"all": self.cells, "counterexample": list(self.counted)},
             "status": str(self.status),
             "guarantee": self.guarantee(),
+            "world": self.world,
             "remarks": list(self.remarks),
             "semantics": self.semantics(),
             "engine": self.engine,
@@ -246,6 +250,18 @@ class Result:
         with open(path, "w", encoding="utf-8") as file:
             json.dump(self.to_json(), file, indent=1)
             file.write("\n")
+
+
+def world_of(space: Space) -> str:
+    """Which inputs a question about a space is about.
+
+    Examples
+    --------
+    >>> from boxqte.examples import loan_space
+    >>> world_of(loan_space())
+    'the space'
+    """
+    return f"a population (a mixture of {len(space.components)} products)" if space.components else THE_SPACE
 
 
 def asked_of(result: Result) -> Asked:

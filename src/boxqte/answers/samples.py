@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 CHUNKS = 64  # the work is divided the same way however many threads there are, so that a seed means the same draws
 MAX_TRIES = 50_000_000
+TINY = 1e-300
 MOST_COMBINATIONS = 10_000  # of sensitive cells that are tried one by one for an x' that can be written
 Int32Array = npt.NDArray[np.int32]
 Columns = list[FloatArray]
@@ -98,21 +100,60 @@ def sample(
     if n < 1:
         raise EngineError(f"sample: n must be at least 1, found {n}")
     rng = np.random.default_rng(random_state)
-    store = asked.regions()
-    if store.problem is None or not (len(store.boxes) or _one_by_one(asked, store)):
-        raise EngineError(f"sample: no counterexample was found{_why_none(asked, store)}")
+    sources = _sources(asked)
     count = workers or cores()
-    values = _once(asked, "values", lambda: GridValues(asked.grid))
-    x, other = drawn(asked, store, n, rng, count, values)
+    values = sources[0][1].answers["values"]
+
+    def more(size: int) -> tuple[Columns, Columns]:
+        return _drawn_from(sources, size, rng, count)
+
+    x, other = more(n)
     if distinct:
-        x, other = _until_distinct(asked, store, n, rng, count, values, x, other)
-    ends = result.counterexample
-    complete = store.complete and not store.elsewhere
-    found = max(Fraction(store.mass) - Fraction(store.elsewhere) - store.rounding, Fraction(0))
-    share = 1.0 if complete else down(found / max(Fraction(ends.upper), found)) if found else 0.0
+        x, other = _until_distinct(n, more, x, other)
+    stores = [own.regions() for _, own in sources]
+    complete = all(store.complete and not store.elsewhere for store in stores)
+    found = sum(
+        weight * max(Fraction(store.mass) - Fraction(store.elsewhere) - store.rounding, Fraction(0))
+        for (weight, _), store in zip(sources, stores)
+    )
+    share = 1.0 if complete else down(found / max(Fraction(result.counterexample.upper), found)) if found else 0.0
     agreed = replayed(asked.model, values, x, other) if replay else None
     denied = np.zeros(0, np.int64) if agreed is None else np.flatnonzero(~agreed)
     return Sample(values.frame(x), values.frame(other), complete, share, agreed is not None, denied)
+
+
+def _sources(asked: Asked) -> list[tuple[Fraction, Asked]]:
+    """The products to draw from, with their weights: those in which counterexamples were found."""
+    every = [(weight, asked_of(own)) for weight, own in asked.pieces] or [(Fraction(1), asked)]
+    found = []
+    for weight, own in every:
+        store = own.regions()
+        if store.problem is not None and (len(store.boxes) or _one_by_one(own, store)):
+            _once(own, "values", partial(GridValues, own.grid))
+            found.append((weight, own))
+    if not found:
+        first = every[0][1]
+        raise EngineError(f"sample: no counterexample was found{_why_none(first, first.regions())}")
+    return found
+
+
+def _drawn_from(
+    sources: Sequence[tuple[Fraction, Asked]], n: int, rng: np.random.Generator, workers: int
+) -> tuple[Columns, Columns]:
+    """n pairs, from each product by its part of the counterexamples, in random order."""
+    if len(sources) == 1:
+        (_, only) = sources[0]
+        return drawn(only, only.regions(), n, rng, workers, only.answers["values"])
+    masses = np.array([float(weight) * max(own.regions().mass, TINY) for weight, own in sources])
+    counts = rng.multinomial(n, masses / masses.sum())
+    pairs = [
+        drawn(own, own.regions(), count, rng, workers, own.answers["values"])
+        for (_, own), count in zip(sources, counts.tolist())
+        if count
+    ]
+    order = rng.permutation(n)
+    x, other = ([np.concatenate(columns)[order] for columns in zip(*side)] for side in zip(*pairs))
+    return x, other
 
 
 def _one_by_one(asked: Asked, store: RegionStore) -> bool:
@@ -427,14 +468,7 @@ def _another(values: Any, cells: npt.NDArray[np.integer], x: FloatArray) -> Floa
 
 
 def _until_distinct(
-    asked: Asked,
-    store: RegionStore,
-    n: int,
-    rng: np.random.Generator,
-    workers: int,
-    values: GridValues,
-    x: Columns,
-    other: Columns,
+    n: int, draw: Callable[[int], tuple[Columns, Columns]], x: Columns, other: Columns
 ) -> tuple[Columns, Columns]:
     """Drop pairs that were drawn before, and draw more, until there are n different ones."""
     while True:
@@ -442,8 +476,7 @@ def _until_distinct(
         x, other = [c[at] for c in x], [c[at] for c in other]
         if len(at) >= n:
             return [c[:n] for c in x], [c[:n] for c in other]
-        more = max(2 * (n - len(at)), 1000)
-        new, new_other = drawn(asked, store, more, rng, workers, values)
+        new, new_other = draw(max(2 * (n - len(at)), 1000))
         before = len(at)
         x, other = ([np.concatenate(c) for c in zip(*both)] for both in ((x, new), (other, new_other)))
         if len(_first_of_each(x, other)) == before:

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boxqte.answers.quantify import limits_of, summary
-from boxqte.answers.result import Bounds, ModelSummary
+from boxqte.answers.result import THE_SPACE, Bounds, ModelSummary, world_of
 from boxqte.basics.budget import TimeBudget
 from boxqte.engines import make_engine
+from boxqte.engines.mixture import run_pieces
 from boxqte.engines.protocol import ALONE, Limits, Progress, Status, Watch
 from boxqte.engines.refusals import refuse
 from boxqte.errors import PropertyError
@@ -26,6 +27,7 @@ from boxqte.models.decision import Threshold, decision_text
 from boxqte.models.importers import ImportedModel, load_model
 from boxqte.questions.building import build_grid
 from boxqte.questions.grid import Grid
+from boxqte.questions.pieces import pieces_of
 from boxqte.questions.properties import Scale, ScoreFairness
 from boxqte.space.space import Space, read_space
 
@@ -86,6 +88,8 @@ class ScoreChanges:
     rounding_ambiguous: float
     """A bound on the share of inputs that the library's floating point could put to another side of some level."""
     input_rounding: float
+    world: str = THE_SPACE
+    """Which inputs count, and for how much."""
 
     @property
     def converged(self) -> bool:
@@ -114,7 +118,7 @@ class ScoreChanges:
             "kappa": plain(self.kappa),
             "status": str(self.status),
             "guarantee": "certain bounds, rounded outward",
-            "world": "the space",
+            "world": self.world,
             "decision": self.decision,
             "bins": [
                 {
@@ -235,7 +239,8 @@ class _Search:
         self.imported, self.space, self.question, self.engine = imported, space, question, engine
         self.limits, self.budget, self.progress = limits, budget, progress
         grid = self._grid(Fraction(0))
-        refuse(engine, grid, ALONE)
+        for piece in pieces_of(grid):
+            refuse(engine, piece.grid, ALONE)
         self.largest = _largest_change(grid, question.scale)
         self.input_rounding = grid.input_rounding
         self.known: dict[Fraction, Bounds] = {self.largest: Bounds(0.0, 0.0)}
@@ -272,6 +277,7 @@ class _Search:
             space_fingerprint=self.space.fingerprint(),
             rounding_ambiguous=up(min(self.ambiguous, Fraction(1))),
             input_rounding=up(self.input_rounding),
+            world=world_of(self.space),
         )
 
     def ask(self, level: Fraction) -> bool:
@@ -287,7 +293,7 @@ class _Search:
         name = f"{self.question.scale} changes by more than {plain(level)}"
         watch = Watch(limits, None if show is None else lambda progress: show(name, limits.time_limit, progress))
         grid = self._grid(level)
-        outcome = make_engine(self.engine).run(grid, limits, watch)
+        outcome = run_pieces(make_engine(self.engine), pieces_of(grid), limits, watch).whole
         if outcome.status is not Status.CONVERGED:
             self.status = outcome.status
         self.ambiguous += Fraction(outcome.rounding_ambiguous or 0)

@@ -52,6 +52,19 @@ def restricted_pieces(
     return [(at, Piece(weight / total, grid)) for at, (weight, grid) in kept], total
 
 
+def mixed_grid(grid: AnyGrid, pieces: Sequence[Piece]) -> AnyGrid:
+    """The grid of a mixture, whose axes have the mixture's own masses."""
+    axes = []
+    for a, axis in enumerate(grid.axes):
+        own = [(weight, piece.axes[a]) for weight, piece in pieces]
+        masses = tuple(sum((w * one.masses[c] for w, one in own), Fraction(0)) for c in range(axis.n_cells))
+        refined = tuple(
+            sum((w * one.refined_masses[r] for w, one in own), Fraction(0)) for r in range(len(axis.refined))
+        )
+        axes.append(replace(axis, masses=masses, refined_masses=refined))
+    return replace(grid, axes=tuple(axes))
+
+
 def _with_masses(grid: AnyGrid, space: Space) -> AnyGrid:
     """The same cells with the masses of another product."""
     axes = tuple(_axis(axis, attribute) for axis, attribute in zip(grid.axes, space))

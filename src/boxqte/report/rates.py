@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from boxqte.answers.rates import GUARANTEE, WORLD, GroupRates, RowRate
+from boxqte.answers.rates import GUARANTEE, GroupRates, RowRate
 from boxqte.answers.result import Bounds
 from boxqte.basics.numbers import CELL, LONG, number_text
 from boxqte.exact import plain
@@ -23,7 +23,7 @@ def rates_text(found: GroupRates) -> str:
     ...
     """
     head = [
-        ("question", f"the share of class 1 by {', '.join(found.sensitive)}; world: {WORLD}"),
+        ("question", f"the share of class 1 by {', '.join(found.sensitive)}; world: {found.world}"),
         ("decision", found.decision),
         ("status", f"{found.status}, {found.seconds:.2f} s"),
     ]

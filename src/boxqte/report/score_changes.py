@@ -33,7 +33,7 @@ def score_changes_text(found: ScoreChanges) -> str:
     head = [
         (
             "question",
-            f"the largest change of the {found.scale} when {', '.join(found.sensitive)} changes; world: the space",
+            f"the largest change of the {found.scale} when {', '.join(found.sensitive)} changes; world: {found.world}",
         ),
         ("decision", found.decision),
         ("status", f"{found.status}, {found.seconds:.2f} s"),

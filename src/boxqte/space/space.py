@@ -66,6 +66,8 @@ class Space:
             text(label, "label", SpaceError, "the name of a column")
         if mass not in (None, "cells"):
             raise SpaceError(f"mass: expected 'cells', or nothing for the attributes' own masses, found {shown(mass)}")
+        if not isinstance(components, Iterable):
+            raise SpaceError(f"components: expected a list of Component, found {shown(components)}")
         mixture = tuple(components)
         if mixture:
             if mass is not None:
