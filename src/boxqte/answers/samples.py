@@ -122,6 +122,11 @@ def sample(
     return Sample(values.frame(x), values.frame(other), complete, share, agreed is not None, denied)
 
 
+def drawn_columns(asked: Asked, n: int, rng: np.random.Generator) -> tuple[Columns, Columns]:
+    """n counterexamples with a partner each, as columns of values; of a mixture, by their mass in it."""
+    return _drawn_from(_sources(asked), n, rng, 1)
+
+
 def _sources(asked: Asked) -> list[tuple[Fraction, Asked]]:
     """The products to draw from, with their weights: those in which counterexamples were found."""
     every = [(weight, asked_of(own)) for weight, own in asked.pieces] or [(Fraction(1), asked)]

@@ -11,15 +11,17 @@ from __future__ import annotations
 import builtins
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from boxqte.answers.empirical import Empirical
 from boxqte.answers.quantify import measure, summary
 from boxqte.answers.rates import GroupRates, group_rates
 from boxqte.answers.result import ModelSummary, Result
 from boxqte.answers.verdict import Verdict
+from boxqte.auditing.description import DataDescription
 from boxqte.auditing.policy import (
     VERIFY_SECONDS,
     Check,
@@ -33,6 +35,7 @@ from boxqte.auditing.policy import (
     rates_check,
     within_bounds,
 )
+from boxqte.auditing.worlds import POPULATION, Worlds, row_answers, world_sentences
 from boxqte.basics.budget import TimeBudget, asked_in_turn
 from boxqte.basics.checks import by_name
 from boxqte.engines.protocol import Decided, Limits, Progress, Status
@@ -41,8 +44,8 @@ from boxqte.exact import fraction
 from boxqte.models.importers import ImportedModel
 from boxqte.questions.properties import Epsilon, Fairness, Monotonicity, Property, Robustness, TieRule
 from boxqte.questions.reading import monotone_of, read_property
+from boxqte.space.populations import Population
 from boxqte.space.space import Inference, Space, read_space
-from boxqte.space.tables import read_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,6 +56,7 @@ RATES_SHARE = 0.15  # of the time limit, for group rates
 REPORT_SHARE = 0.3  # of the time limit, where a report is to be made
 REPORT_SECONDS = 60.0  # for a report that nobody said was to be made; or as long as the audit took
 FINISH_SECONDS = 0.5  # for what comes behind the last search: putting the page together
+ALONE = Worlds()
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,10 +66,32 @@ class Question:
     name: str
     property: Property
     result: Result | None = None
+    population: Result | None = None
+    """The same question over the population that was fitted to the data, if it was."""
+    rows: Empirical | None = None
+    """The same question for the rows of the data."""
 
     @builtins.property
     def status(self) -> str:
         return "not asked: interrupted" if self.result is None else str(self.result.status)
+
+
+@dataclass(frozen=True)
+class Signed:
+    """Who answers for an audit, when and what for; empty where nobody said."""
+
+    author: str = ""
+    reviewer: str = ""
+    purpose: str = ""
+    date: str = ""
+    """ISO 8601, with the time zone."""
+
+    def to_json(self) -> dict[str, str]:
+        """The fields as a JSON object."""
+        return asdict(self)
+
+
+NOBODY = Signed()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -89,6 +115,12 @@ class Audit:
     """What could not be asked, and why."""
     clock: TimeBudget | None = field(default=None, repr=False)
     """The time limit of the audit, where some of it is kept for the report."""
+    population: Population | None = None
+    """What was fitted to the data, for the questions' second world."""
+    data: Any = field(default=None, repr=False)
+    """The table, where its rows were asked about."""
+    description: DataDescription | None = None
+    signed: Signed = NOBODY
 
     def __iter__(self) -> Iterator[str]:
         """The questions' names, as a mapping has its keys; `audit[name]` is the result."""
@@ -135,6 +167,15 @@ class Audit:
             row |= {"statistical_lower": None if drawn is None else drawn.lower}
             row |= {"statistical_upper": None if drawn is None else drawn.upper}
             row |= {"confidence": None if drawn is None else drawn.confidence, "status": question.status}
+            if self.population is not None:
+                people = question.population
+                row |= {"population_lower": None if people is None else people.lower}
+                row |= {"population_upper": None if people is None else people.upper}
+            if self.data is not None:
+                own = question.rows
+                row |= {
+                    f"rows_{end}": None if own is None else getattr(own, end) for end in ("measure", "lower", "upper")
+                }
             row |= {"seconds": None if r is None else r.seconds, "remarks": "" if r is None else " ".join(r.remarks)}
             if self.gate is not None:
                 row["verdict"] = ", ".join(str(c.verdict) for c in self.checks_of(question))
@@ -152,14 +193,30 @@ class Audit:
         return {
             "model": self.model.to_json(),
             "space": {"fingerprint": self.space.fingerprint(), **self.space.to_json()},
+            "worlds": dict(self.worlds),
+            "population": None if self.population is None else self.population.to_json(),
             "questions": [
-                {"name": q.name, "result": None if q.result is None else q.result.to_json()} for q in self.questions
+                {
+                    "name": q.name,
+                    "result": None if q.result is None else q.result.to_json(),
+                    "population": None if q.population is None else q.population.to_json(),
+                    "rows": None if q.rows is None else q.rows.to_json(),
+                }
+                for q in self.questions
             ],
             "rates": [rates.to_json() for rates in self.rates],
             "gate": None if self.gate is None else self.gate.to_json(),
             "notes": list(self.notes),
+            "data": None if self.description is None else self.description.to_json(),
             "command": self.command,
+            "signed": self.signed.to_json(),
         }
+
+    @property
+    def worlds(self) -> Mapping[str, str]:
+        """The worlds that were asked about, each with the question that it answers."""
+        rows = next((q.rows for q in self.questions if q.rows is not None), None)
+        return world_sentences(self.space, self.population, rows)
 
     def save(self, path: str | Path) -> None:
         """Write the JSON form."""
@@ -181,12 +238,12 @@ def _named(
 def space_of(
     space: Any, data: Any, label: str | None, names: Sequence[str], model: Any, infer: Mapping[str, Any]
 ) -> tuple[Space, Inference | None]:
-    if (space is None) == (data is None):
-        raise SpaceError("audit: give the training data, or the space; one of the two")
+    """The space that is given, or else the one that the data says."""
+    if space is None and data is None:
+        raise SpaceError("audit: give the training data, the space, or both")
     if space is not None:
         return read_space(space), None
-    frame = read_table(data) if isinstance(data, (str, Path)) else data
-    inference = Space.infer(frame, label=label, sensitive=names, model=model, **infer)
+    inference = Space.infer(data, label=label, sensitive=names, model=model, **infer)
     return inference.space, inference
 
 
@@ -295,8 +352,9 @@ def answered(
     limits: Limits,
     progress: Callable[[str, float | None, Progress], None] | None = None,
     policy: str = "",
+    worlds: Worlds = ALONE,
 ) -> Audit:
-    """Every question asked within the time, and the requirements judged."""
+    """Every question asked within the time, in every world, and the requirements judged."""
     known = {prop for _, prop in asked}
     asked = [*asked]
     for requirement in requirements:
@@ -306,17 +364,27 @@ def answered(
     for _, prop in asked:
         prop.check(space)
 
-    def ask(question: tuple[str, Property], limit: float | None) -> Result:
-        name, prop = question
+    rows: list[Empirical | None] = [None] * len(asked)
+    notes = list(worlds.notes)
+    if worlds.data is not None:
+        rows, said = row_answers(imported, space, [p for _, p in asked], worlds.data, clock, limits.workers)
+        notes += said
+
+    def ask(question: tuple[str, Property, Space], limit: float | None) -> Result:
+        name, prop, where = question
         watcher = None if progress is None else _named(progress, name, limit)
         own = replace(limits, time_limit=limit)
-        return measure(imported, space, prop, engine=engine, limits=own, progress=watcher)
+        return measure(imported, where, prop, engine=engine, limits=own, progress=watcher)
 
     kept = 0.0 if clock.seconds is None else clock.seconds * (REPORT_SHARE if report else 0.0)
     for_rates = 0.0 if clock.seconds is None else clock.seconds * RATES_SHARE
+    everywhere = [(name, prop, space) for name, prop in asked]
+    if worlds.population is not None:
+        people = worlds.population.space
+        everywhere += [(f"{name}, {POPULATION}", prop, people) for name, prop in asked]
     results = asked_in_turn(
         TimeBudget(None if clock.seconds is None else max(clock.left - kept - for_rates, 0.0)),
-        asked,
+        everywhere,
         ask,
         again=lambda question, before, limit: both_runs(before, ask(question, limit)),
         is_open=lambda _, result: result.status is Status.TIME,
@@ -324,6 +392,10 @@ def answered(
     )
     answers = [None if r is None else _proved(r, clock.left - kept) for r in results]
     questions = _share_proofs([Question(name, prop, r) for (name, prop), r in zip(asked, answers)])
+    if worlds.population is not None:
+        others = _share_proofs([Question(name, prop, r) for (name, prop), r in zip(asked, answers[len(asked) :])])
+        questions = tuple(replace(q, population=other.result) for q, other in zip(questions, others))
+    questions = tuple(replace(q, rows=own) for q, own in zip(questions, rows))
     rates: list[GroupRates] = []
     stopped = any(q.result is None or q.result.status is Status.INTERRUPTED for q in questions)
     single = {p.sensitive: None for _, p in asked if isinstance(p, Fairness) and len(p.sensitive) == 1}
@@ -340,6 +412,7 @@ def answered(
             time_limit=limit,
             workers=limits.workers,
             memory_limit=limits.memory_limit,
+            data=worlds.data,
             progress=None if progress is None else _named(progress, f"group rates by {', '.join(names)}", limit),
         )
         rates.append(found)
@@ -355,7 +428,17 @@ def answered(
             for r in requirements
         ]
         gate = GateReport(tuple(checks), imported.source, policy, imported.ensemble.decision)
-    return Audit(questions, space, summary(imported), tuple(rates), gate=gate, clock=clock if report else None)
+    return Audit(
+        questions,
+        space,
+        summary(imported),
+        tuple(rates),
+        gate=gate,
+        notes=tuple(notes),
+        clock=clock if report else None,
+        population=worlds.population,
+        data=worlds.data,
+    )
 
 
 def _judged_ratio(requirement: RatioRequirement, rates: GroupRates | None) -> Check:

@@ -88,6 +88,8 @@ class Difference:
     attribute: str
     first: str
     second: str
+    row: str = ""
+    """The value in the row of the data that the pair is most like."""
 
     @property
     def changed(self) -> bool:
@@ -101,6 +103,13 @@ class Pair:
     attributes: tuple[Difference, ...]
     first_class: str
     second_class: str
+    row: int | None = None
+    """The number of the row of the data, from 0, that the first input is or is most like."""
+
+    @property
+    def real(self) -> bool:
+        """Whether the first input is that row."""
+        return self.row is not None and all(d.first == d.row for d in self.attributes)
 
 
 @dataclass(frozen=True)
@@ -174,7 +183,7 @@ def _trimmed_matrix(matrix: FlipMatrix, extent: Extent) -> FlipMatrix:
 
 def _trimmed_pair(pair: Pair, extent: Extent) -> Pair:
     shown = (
-        Difference(extent.text(d.attribute), extent.text(d.first), extent.text(d.second))
+        Difference(*map(extent.text, (d.attribute, d.first, d.second, d.row)))
         for d in pair.attributes[: extent.attributes]
     )
-    return Pair(tuple(shown), extent.text(pair.first_class), extent.text(pair.second_class))
+    return Pair(tuple(shown), extent.text(pair.first_class), extent.text(pair.second_class), pair.row)

@@ -13,19 +13,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from boxqte.answers import followups
-from boxqte.answers.asked import support_boxes
+from boxqte.answers.asked import Asked, support_boxes
 from boxqte.answers.drawn_profiles import CONFIDENCE, drawn_profiles
 from boxqte.answers.profiles import same_for_all
 from boxqte.answers.regions import RegionStore
 from boxqte.answers.result import Result, asked_of
-from boxqte.answers.samples import drawn
-from boxqte.answers.values import GridValues
 from boxqte.auditing.audit import Audit
 from boxqte.auditing.findings import (
     NARROW,
     NOTHING,
     WIDEST,
-    Difference,
     Extent,
     Findings,
     FlipMatrix,
@@ -34,6 +31,7 @@ from boxqte.auditing.findings import (
     ProfileCell,
     Rule,
 )
+from boxqte.auditing.pairs import Rows, example_pairs, rows_of
 from boxqte.basics.budget import TimeBudget
 from boxqte.errors import BoxQTEError, ReportError
 from boxqte.questions.combined import combinations
@@ -49,7 +47,7 @@ LEAST_SEARCH = 0.02  # seconds: a search that has less proves nothing
 STORE_PART, RULES_PART, MATRIX_PART, DRAWS_PART = 0.4, 0.25, 0.25, 0.2  # of what is left when each of them begins
 MOST_DRAWING = 5.0  # seconds
 LONG_NUMBER = re.compile(r"\d+\.\d{6,}(?:e[-+]?\d+)?")
-SEED = 0  # the examples of a report are the same whenever it is made
+SEED = 0  # what is drawn for a report is the same whenever it is made
 
 Note = Callable[[str], None]
 
@@ -60,10 +58,11 @@ def gather(
     *,
     seconds: float | None = REPORT_SECONDS,
     say: Note | None = None,
+    rows: Rows | None = None,
 ) -> Findings:
     """Regions, profiles, flips and pairs of the result; nothing for one without counterexamples or read from a file.
 
-    `say` is called with a few words whenever something else is begun.
+    `say` is called with a few words whenever something else is begun; `rows` are those that examples should be like.
     """
     nothing = result.undefined or (result.converged and not result.decided.unfair)
     if result.asked is None or nothing:
@@ -73,13 +72,14 @@ def gather(
     notes: list[str] = []
     say("regions")
     result = _with_regions(result, clock)
-    complete = asked_of(result).regions().complete
+    stores = [own.regions() for own in _searched(result)]
+    complete = all(store.complete for store in stores)
     extent = Extent()
     space = asked_of(result).grid.space if space is None else space
     rules: tuple[Rule, ...] = ()
     matrices: tuple[FlipMatrix, ...] = ()
     pairs: tuple[Pair, ...] = ()
-    if not len(asked_of(result).regions().boxes):
+    if not any(len(store.boxes) for store in stores):
         notes.append("The search did not finish, and has found no region with counterexamples so far.")
     else:
         if not complete:
@@ -89,7 +89,7 @@ def gather(
             say("flip matrix")
             matrices = _part("the flip matrix", notes, lambda: _matrices(result, extent, clock))
         say("examples")
-        pairs = _part("the examples", notes, lambda: _pairs(result, extent))
+        pairs = _part("the examples", notes, lambda: _pairs(result, extent, notes, rows))
     profiles = _part("the profiles", notes, lambda: _profiles(result, space, extent, notes, clock, say))
     return Findings(rules, profiles, matrices, pairs, tuple(notes), complete)
 
@@ -103,7 +103,10 @@ def gather_all(audit: Audit, *, seconds: float | None, say: Note | None = None) 
             found.append(NOTHING)
             continue
         hears = None if say is None else _named(say, question.name)
-        found.append(gather(question.result, audit.space, seconds=budget.next_share(), say=hears))
+        rows = None
+        if audit.data is not None and question.rows is not None and question.result.asked is not None:
+            rows = rows_of(question.result.asked, audit.data, question.rows)
+        found.append(gather(question.result, audit.space, seconds=budget.next_share(), say=hears, rows=rows))
     return found
 
 
@@ -111,13 +114,28 @@ def _named(say: Note, name: str) -> Note:
     return lambda words: say(f"{name}, {words}")
 
 
+def _searched(result: Result) -> list[Asked]:
+    """The questions about products behind a result."""
+    asked = asked_of(result)
+    return [asked_of(own) for _, own in asked.pieces] or [asked]
+
+
 def _with_regions(result: Result, clock: TimeBudget) -> Result:
     """The result with the boxes that hold its counterexamples; engines other than box have not kept them."""
+    asked = asked_of(result)
+    if asked.pieces:
+        turns = TimeBudget(None if clock.seconds is None else STORE_PART * clock.left, len(asked.pieces))
+        pieces = tuple((weight, _with_store(own, turns.next_share())) for weight, own in asked.pieces)
+        return replace(result, asked=replace(asked, pieces=pieces, answers={}))
+    return _with_store(result, None if clock.seconds is None else STORE_PART * clock.left)
+
+
+def _with_store(result: Result, seconds: float | None) -> Result:
     asked = asked_of(result)
     if asked.store is not None:
         return result
     store = RegionStore()
-    limit = None if clock.seconds is None else max(STORE_PART * clock.left, LEAST_SEARCH)
+    limit = None if seconds is None else max(seconds, LEAST_SEARCH)
     limits = replace(asked.limits, gap=0.0, node_limit=None, require=None, time_limit=limit)
     outcome = asked.run(asked.grid, observers=[store], roots=support_boxes, limits=limits)
     store.finish(outcome.decided, outcome.status)
@@ -283,34 +301,10 @@ def _mass(lower: float, upper: float, same: bool) -> tuple[float, float | None] 
     return lower, None if upper - lower > WIDEST else upper
 
 
-def _pairs(result: Result, extent: Extent) -> tuple[Pair, ...]:
-    """Counterexamples drawn by mass, each with the input that makes it one, in readable values."""
-    import numpy as np
-
-    asked = asked_of(result)
-    values = GridValues(asked.grid)
-    two = drawn(asked, asked.regions(), extent.pairs, np.random.default_rng(SEED), 1, values)
-    classes = _classes(asked.model.ensemble, *(values.matrix(columns) for columns in two))
-    pairs = []
-    for i in range(extent.pairs):
-        attributes = tuple(
-            Difference(axis.attribute.name, *(_shown(axis.attribute, columns[at][i]) for columns in two))
-            for at, axis in enumerate(asked.grid.axes)
+def _pairs(result: Result, extent: Extent, notes: list[str], rows: Rows | None) -> tuple[Pair, ...]:
+    pairs, asked = example_pairs(result, extent.pairs, rows)
+    if not asked:
+        notes.append(
+            "The model's own library was not asked about the examples: it is not installed, or gives no such answer."
         )
-        # what changed comes first, so that it is seen where a model has many columns
-        pairs.append(Pair(tuple(sorted(attributes, key=lambda d: not d.changed)), classes[0][i], classes[1][i]))
-    return tuple(pairs)
-
-
-def _classes(ensemble: Any, first: Any, second: Any) -> tuple[list[str], list[str]]:
-    """The classes of both inputs of each pair."""
-    one, two = ([str(ensemble.classes[c]) for c in ensemble.predict(rows)] for rows in (first, second))
-    return one, two
-
-
-def _shown(attribute: Any, value: float) -> str:
-    if math.isnan(value) or (not attribute.is_numeric and int(value) >= len(attribute.values)):
-        return "missing"
-    if not attribute.is_numeric:
-        return str(attribute.label_of(int(value)))
-    return str(int(value)) if attribute.kind == "integer" else f"{value:.6g}"
+    return pairs

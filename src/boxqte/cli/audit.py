@@ -55,6 +55,8 @@ def add_parser(commands: Any) -> None:
                       help="seconds for everything, the report too (default 300; inf: no limit)")  # fmt: skip
     out = add_display(parser)
     out.add_argument("--html", metavar="REPORT.html", help="write the report: one file, readable offline")
+    for who, what in (("author", "who made the audit"), ("reviewer", "who reviews it"), ("purpose", "what it is for")):
+        out.add_argument(f"--{who}", metavar="TEXT", default="", help=f"{what}, for the report")
     out.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
     out.add_argument("--save-space", metavar="SPACE.json", help="write the inferred space, to edit it and use it again")
     out.add_argument("--junit", metavar="FILE", help="with --require or --policy: write JUnit XML")
@@ -64,8 +66,14 @@ def add_parser(commands: Any) -> None:
 
 def _add_space(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the input space")
-    group.add_argument("--data", metavar="TRAIN.csv", help="the training data, to infer the space from")
-    group.add_argument("--space", metavar="SPACE.json", help="the input space, instead of --data")
+    group.add_argument(
+        "--data", metavar="TRAIN.csv", help="the training data, to infer the space from and to compare with"
+    )
+    group.add_argument("--space", metavar="SPACE.json", help="the input space, where it is not to be inferred")
+    group.add_argument("--worlds", metavar="A,B", action="append",
+                       help="what is asked about beside the space: population, rows (default: both, with --data)")  # fmt: skip
+    group.add_argument("--components", metavar="K", default="auto",
+                       help="products that the population is a mixture of: a number, or auto (default)")  # fmt: skip
     group.add_argument("--label", metavar="COLUMN", help="the target column of the data, which is no attribute")
     for kind in ("categorical", "integer", "real"):
         group.add_argument(f"--{kind}", metavar="A,B", action="append", help=f"columns that are {kind}")
@@ -113,6 +121,8 @@ def run(arguments: argparse.Namespace) -> int:
             sensitive=sensitive,
             space=arguments.space,
             label=arguments.label,
+            worlds=None if arguments.worlds is None else read_names(arguments.worlds, "--worlds"),
+            components=arguments.components,
             epsilon=epsilon,
             kappa=arguments.kappa,
             tie=arguments.tie,
@@ -134,6 +144,9 @@ def run(arguments: argparse.Namespace) -> int:
             progress=progress,
             allow_pickle=arguments.allow_pickle,
             threshold=arguments.decision_threshold,
+            author=arguments.author,
+            reviewer=arguments.reviewer,
+            purpose=arguments.purpose,
             command=shlex.join(["boxqte", *arguments.typed]),
         )
     if "-" not in [getattr(arguments, option) for option in OUTPUTS]:
@@ -162,9 +175,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _check(arguments: argparse.Namespace) -> list[str]:
     if arguments.model is None:
         raise CommandError("audit: the model is missing; expected boxqte audit MODEL, or `model` in boxqte.toml")
-    if (arguments.data is None) == (arguments.space is None):
-        found = "neither" if arguments.data is None else "both"
-        raise CommandError(f"audit: expected --data TRAIN.csv or --space SPACE.json, found {found}")
+    if arguments.data is None and arguments.space is None:
+        raise CommandError("audit: expected --data TRAIN.csv or --space SPACE.json, or both, found neither")
     if arguments.sensitive is None:
         raise CommandError("audit: --sensitive is missing; expected the sensitive attributes, such as sex,race")
     if arguments.require is None and arguments.policy is None and (arguments.junit or arguments.markdown):
@@ -181,7 +193,7 @@ def audit_text(found: Audit) -> str:
 
     parts = [str(found.inference) if found.inference is not None else space_text(found.space), "", str(found), ""]
     parts.append(
-        "measure: the share of the confident inputs, over the whole space above, that is treated fairly (for\n"
+        "the numbers: the share of the confident inputs that is treated fairly, over the whole space above unless said (for\n"
         "robustness: whose class no small change turns; for scores and monotonicity: that no other input contradicts);\n"
         "exact or certain, rounded outward where two bounds are shown"
     )

@@ -142,6 +142,27 @@ def statistical_text(result: Result, style: Style = SHORT) -> str:
     return "" if found is None else number_text(found.lower, found.upper, style, confidence=found.confidence)
 
 
+def best_text(result: Result | None, style: Style = SHORT) -> str:
+    """The measure where it is known, else the statistical interval where there is one; empty if nothing was asked."""
+    if result is None:
+        return ""
+    known = result.statistical is None or result.value is not None or result.undefined
+    return measure_text(result, style) if known else statistical_text(result, style)
+
+
+def rows_text(found: Empirical | None, style: Style = SHORT) -> str:
+    """The measure of rows, and the interval for the people behind them; empty if nothing was asked."""
+    if found is None:
+        return ""
+    if found.measure is None or found.lower is None or found.upper is None:
+        return "undefined"
+    interval = number_text(found.lower, found.upper, style, confidence=found.confidence)
+    if found.drawn is not None:  # the rows that were not decided may be otherwise
+        return interval
+    fair = Fraction(found.confident - found.unfair, found.confident)
+    return f"{number_text(fair, fair, style)}; {interval}"
+
+
 def numbered_remarks(results: Iterable[Result]) -> dict[str, int]:
     """Every remark once, with the number under which a table refers to it."""
     remarks = dict.fromkeys(remark for result in results for remark in result.remarks)
@@ -370,21 +391,26 @@ def gate_text(report: GateReport) -> str:
 
 def audit_table(audit: Audit) -> list[list[str]]:
     """The head, then a row a question; columns that nothing has are left out."""
-    shown = [True, True, any(r.statistical is not None for r in audit.results), True, True, audit.gate is not None]
-    rows = [["question", "measure", "statistical", "status", "seconds", "verdict"], *audit_answers(audit)]
-    return [[cell for cell, wanted in zip(row, shown) if wanted] for row in rows]
+    drawn = any(r.statistical is not None for r in audit.results)
+    people, rows = audit.population is not None, audit.data is not None
+    shown = [True, True, drawn, people, rows, True, True, audit.gate is not None]
+    measure = "over the space" if people or rows else "measure"
+    head = ["question", measure, "statistical", "over the population", "in the rows", "status", "seconds", "verdict"]
+    return [[cell for cell, wanted in zip(row, shown) if wanted] for row in [head, *audit_answers(audit)]]
 
 
 def audit_answers(audit: Audit) -> list[list[str]]:
-    """A row a question: its name with its remarks, measure, interval, status, seconds and verdicts."""
+    """A row a question: its name with its remarks, measure, interval, other worlds, status, seconds and verdicts."""
     remarks = numbered_remarks(audit.results)
     rows = []
     for question in audit.questions:
         r = question.result
-        row = [question.name, "", "", question.status, ""]
+        row = [question.name, "", ""]
         if r is not None:
             name = question.name + "".join(f" [{remarks[remark]}]" for remark in r.remarks)
-            row = [name, measure_text(r, SHORT), statistical_text(r), question.status, f"{r.seconds:.1f}"]
+            row = [name, measure_text(r, SHORT), statistical_text(r)]
+        row += [best_text(question.population), rows_text(question.rows), question.status]
+        row.append("" if r is None else f"{r.seconds:.1f}")
         rows.append([*row, ", ".join(str(c.verdict) for c in audit.checks_of(question))])
     return rows
 
@@ -394,10 +420,16 @@ def audit_text(audit: Audit) -> str:
     remarks = numbered_remarks(audit.results)
     rule = [] if audit.model.decision is None else [f"decision: {audit.model.decision.text()}"]
     said = [*(f"[{n}] {remark}" for remark, n in remarks.items()), *audit.notes]
-    answers = [table_text(audit_table(audit)), *rule, *said]
+    answers = [table_text(audit_table(audit)), *rule, *world_lines(audit), *said]
     if audit.rates:
         answers += ["", table_text(audit_rates(audit))]
     return "\n".join(answers)
+
+
+def world_lines(audit: Audit) -> list[str]:
+    """Which question each world answers, where there are several."""
+    worlds = audit.worlds
+    return [f"{world}: {sentence}" for world, sentence in worlds.items()] if len(worlds) > 1 else []
 
 
 def audit_rates(audit: Audit) -> list[tuple[str, ...]]:
