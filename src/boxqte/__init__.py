@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from boxqte.report.plots import compare
     from boxqte.space.attributes import Attribute, Histogram
     from boxqte.space.distributions import Distribution
-    from boxqte.space.populations import population
+    from boxqte.space.populations import Population, population
     from boxqte.space.space import Space
     from boxqte.testers import find_idis
 
@@ -60,6 +60,7 @@ _WHERE = {
     "ModelError": "errors",
     "Monotonicity": "questions.properties",
     "Policy": "api.gate",
+    "Population": "space.populations",
     "PropertyError": "errors",
     "Quantification": "api.quantify",
     "RatioRequirement": "auditing.policy",
@@ -102,6 +103,7 @@ __all__ = [
     "ModelError",
     "Monotonicity",
     "Policy",
+    "Population",
     "PropertyError",
     "Quantification",
     "RatioRequirement",
