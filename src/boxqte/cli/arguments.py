@@ -182,6 +182,11 @@ def converter(kind: Any, wanted: str) -> Any:
     return convert
 
 
+def components(text: str) -> int | str:
+    """The number of products that a population is a mixture of, or auto."""
+    return text if text == "auto" else int(converter(int, "a whole number, or auto")(text))
+
+
 def check_output(path: str | None, option: str) -> None:
     """Refuse an output file that cannot be written before the work is done, not after."""
     if path is None or path == "-":

@@ -214,9 +214,11 @@ class Chosen(NamedTuple):
     """How many it was to have; EM may leave some empty."""
 
 
-def choose(codes: IntArray, even: Sequence[FloatArray], components: int | None, seed: int) -> Chosen:
-    """The mixture of so many components, or (None) of as many as pay off: the ladder is climbed while the next rung raises
-    the log-likelihood of rows that the fit has not seen.
+def choose(
+    codes: IntArray, even: Sequence[FloatArray], components: int | None, seed: int, most: int = LADDER[-1]
+) -> Chosen:
+    """The mixture of so many components, or (None) of as many as pay off, at most `most`: the ladder is climbed while the
+    next rung raises the log-likelihood of rows that the fit has not seen.
 
     `codes` has a code of every row (attributes x rows). One row in five is held out; of a small table every row once. The
     chosen number of components is then fitted to all rows.
@@ -228,7 +230,7 @@ def choose(codes: IntArray, even: Sequence[FloatArray], components: int | None, 
     kept = sum(len(out) for out in parts)
     held_out: dict[int, float] = {}
     best: Mixture | None = None
-    for rung in LADDER if components is None else sorted({1, components}):
+    for rung in [n for n in LADDER if n <= most] if components is None else sorted({1, components}):
         if not splits:
             break
         found = [fit_mixture(rest, rung, seed) for rest, _ in splits]
