@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from boxqte.basics.checks import whole
+from boxqte.basics.budget import TimeBudget
+from boxqte.basics.checks import seconds, whole
 from boxqte.errors import SpaceError
 from boxqte.exact import plain, shown
 from boxqte.models.ensemble import TreeEnsemble
@@ -72,7 +73,7 @@ class Captured:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Population:
     """A space whose masses are those of a table, and how they were taken.
 
@@ -86,6 +87,13 @@ class Population:
     notes: tuple[str, ...]
     captured: Captured | None = None
     """of a fitted one"""
+
+    def __repr__(self) -> str:
+        name, found = f"Population({self.rows:,} rows, {self.components} ", self.captured
+        name += "product" if self.components == 1 else "products"
+        if found is not None and found.gain is not None:
+            name += f", {found.gain:+.3f} nats a row against the product"
+        return f"{name})"
 
     @property
     def components(self) -> int:
@@ -102,11 +110,12 @@ class Population:
         cls,
         frame: Any,
         space: Any,
-        components: int | Literal["auto"] = "auto",
+        components: int | str = "auto",
         *,
         random_state: int = 0,
         model: Any = None,
         where: str | None = None,
+        time_limit: float | None = None,
     ) -> Population:
         """Fit a mixture of products to the rows of a table: attributes depend on each other as they do in the rows.
 
@@ -128,6 +137,8 @@ class Population:
             The model that will be asked about, live or as a path: numeric attributes are then divided where it tests them.
         where
             A condition that rows must satisfy to count, such as `"age >= 60"`.
+        time_limit
+            Seconds for the fit; a note says if it was ended by that, and then it may differ from run to run.
 
         Examples
         --------
@@ -140,6 +151,7 @@ class Population:
         >>> sum(found.weights), found.space["sex"].value_masses()[0] == found.given("job == 'nurse'")["sex"].value_masses()[0]
         (Fraction(1, 1), False)
         """
+        clock = TimeBudget(seconds(time_limit, error=SpaceError))
         space = _with_masses_to_take(space)
         number = _number_of(components)
         seed = whole(random_state, "random_state", 0, error=SpaceError)
@@ -152,7 +164,7 @@ class Population:
             raise SpaceError(f"population: no row of the table lies in the space; the first one's '{name}': {why}")
         bins = bins_of(space, rows, inside, ensemble)
         codes = np.stack([own.codes(_kept(rows.values[own.attribute.name], inside)) for own in bins])
-        found = choose(codes, [own.even for own in bins], number, seed)
+        found = choose(codes, [own.even for own in bins], number, seed, clock)
         mixture = _without_the_empty(found.mixture, codes.shape[1])
         cells = Cells.of(codes, [own.even for own in bins])
         ordered = [len(own.edges) - 1 if own.edges else 0 for own in bins]
@@ -163,9 +175,12 @@ class Population:
             found.held_out,
             largest(cells, grouping, None),
             largest(cells, grouping, mixture),
-            found.components,
+            found.mixture.components,
         )
-        return cls(_mixed(space, bins, mixture), codes.shape[1], _notes(rows, chosen, inside, bins), captured)
+        notes = _notes(rows, chosen, inside, bins)
+        if found.hurried:
+            notes = ("the time limit ended the fit: with more time it may have more products, or better ones", *notes)
+        return cls(_mixed(space, bins, mixture), codes.shape[1], notes, captured)
 
     def given(self, condition: str) -> Space:
         """The space of a group: the population of those who satisfy the condition. Its x' may be any input.
@@ -208,11 +223,15 @@ class Population:
     def load(cls, path: str | Path) -> Population:
         """Read what `save` wrote."""
         space = Space.load(path)
-        note = json.loads(Path(path).read_text(encoding="utf-8")).get(NOTE)
+        node = json.loads(Path(path).read_text(encoding="utf-8"))
+        if NOTE not in node:
+            raise SpaceError(f"{path}: {NOTE}: missing; this is a space, no population that was saved")
         try:
-            return cls._from_note(space, note)
+            return cls._from_note(space, node[NOTE])
         except (TypeError, KeyError, ValueError, AttributeError):
-            raise SpaceError(f"{path}: population: expected what Population.save writes, found {shown(note)}") from None
+            raise SpaceError(
+                f"{path}: {NOTE}: expected what Population.save writes, found {shown(node[NOTE])}"
+            ) from None
 
     @classmethod
     def _from_note(cls, space: Space, note: Any) -> Population:
@@ -231,7 +250,15 @@ class Population:
         return cls(space, int(note["rows"]), tuple(map(str, note["notes"])), captured)
 
 
-def population(space: Space, frame: Any, *, where: str | None = None) -> Population:
+def population(
+    space: Space,
+    frame: Any,
+    *,
+    where: str | None = None,
+    components: int | str = 1,
+    random_state: int = 0,
+    model: Any = None,
+) -> Population:
     """The space with the masses of a table: each attribute's own frequencies among the rows, or those of a group.
 
     Parameters
@@ -242,6 +269,9 @@ def population(space: Space, frame: Any, *, where: str | None = None) -> Populat
         A pandas, polars or pyarrow table with a column for each attribute (or for each model column of a one-hot group).
     where
         A condition that rows must satisfy to count, such as `"sex == 'f' and age >= 60"`.
+    components
+        1 is the product of the frequencies as they are: a value that no row has counts for nothing. More, or "auto", is a
+        mixture that knows which values occur together: see `Population.fit`, also for `random_state` and `model`.
 
     Examples
     --------
@@ -253,6 +283,8 @@ def population(space: Space, frame: Any, *, where: str | None = None) -> Populat
     >>> population(space, people, where="sex == 'm'").rows
     3
     """
+    if _number_of(components) != 1:
+        return Population.fit(frame, space, components, random_state=random_state, model=model, where=where)
     space = _with_masses_to_take(space)
     rows = TableRows(space, table_of(frame))
     chosen = rows.chosen(where)
@@ -287,7 +319,9 @@ def _number_of(components: object) -> int | None:
     if components == "auto":
         return None
     if isinstance(components, str):
-        raise SpaceError(f"components: expected 'auto' or a whole number, found {shown(components)}")
+        if not components.strip().isdecimal():
+            raise SpaceError(f"components: expected auto or a whole number, found {shown(components)}")
+        components = int(components)
     return whole(components, "components", 1, MAX_COMPONENTS, SpaceError)
 
 
