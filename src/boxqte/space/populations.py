@@ -153,7 +153,7 @@ class Population:
         """
         clock = TimeBudget(seconds(time_limit, error=SpaceError))
         space = _with_masses_to_take(space)
-        number = _number_of(components)
+        number = number_of_components(components)
         seed = whole(random_state, "random_state", 0, error=SpaceError)
         ensemble = None if model is None else _ensemble(model)
         rows = TableRows(space, table_of(frame))
@@ -223,9 +223,9 @@ class Population:
     def load(cls, path: str | Path) -> Population:
         """Read what `save` wrote."""
         space = Space.load(path)
-        node = json.loads(Path(path).read_text(encoding="utf-8"))
-        if NOTE not in node:
+        if not is_population(path):
             raise SpaceError(f"{path}: {NOTE}: missing; this is a space, no population that was saved")
+        node = json.loads(Path(path).read_text(encoding="utf-8"))
         try:
             return cls._from_note(space, node[NOTE])
         except (TypeError, KeyError, ValueError, AttributeError):
@@ -237,17 +237,17 @@ class Population:
     def _from_note(cls, space: Space, note: Any) -> Population:
         captured = None
         if "seed" in note:
-            pairs = [note["largest_dependence"][name] for name in ("before", "after")]
-            before, after = (
-                None
-                if p is None
-                else Dependence((str(p["between"][0]), str(p["between"][1])), float(p["total_variation"]))
-                for p in pairs
-            )
+            pairs = (note["largest_dependence"][name] for name in ("before", "after"))
+            before, after = (None if pair is None else Dependence.from_json(pair) for pair in pairs)
             tried = {int(k): float(v) for k, v in note["held_out_log_likelihood"].items()}
             first = int(note["components_at_first"])
             captured = Captured(int(note["seed"]), int(note["held_out_rows"]), tried, before, after, first)
         return cls(space, int(note["rows"]), tuple(map(str, note["notes"])), captured)
+
+
+def is_population(path: str | Path) -> bool:
+    """Whether a space's file has a population in it that `Population.save` wrote."""
+    return NOTE in json.loads(Path(path).read_text(encoding="utf-8"))
 
 
 def population(
@@ -283,7 +283,7 @@ def population(
     >>> population(space, people, where="sex == 'm'").rows
     3
     """
-    if _number_of(components) != 1:
+    if number_of_components(components) != 1:
         return Population.fit(frame, space, components, random_state=random_state, model=model, where=where)
     space = _with_masses_to_take(space)
     rows = TableRows(space, table_of(frame))
@@ -314,7 +314,7 @@ def _with_masses_to_take(space: Any) -> Space:
     return Space(space.attributes, label=space.label, sensitive=space.sensitive)
 
 
-def _number_of(components: object) -> int | None:
+def number_of_components(components: object) -> int | None:
     """How many components; None is as many as pay off."""
     if components == "auto":
         return None
