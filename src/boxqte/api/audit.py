@@ -30,7 +30,7 @@ from boxqte.basics.budget import TimeBudget
 from boxqte.basics.checks import as_names, by_name, function, seconds, text
 from boxqte.engines import DEFAULT_ENGINE
 from boxqte.engines.protocol import Progress
-from boxqte.errors import EngineError, PropertyError, SpaceError
+from boxqte.errors import EngineError, PolicyError, PropertyError, SpaceError
 from boxqte.exact import Number
 from boxqte.models.decision import Threshold
 from boxqte.models.importers import load_model
@@ -209,6 +209,9 @@ def audit(
     for name, said in (("author", author), ("reviewer", reviewer), ("purpose", purpose)):
         text(said, name, EngineError, "some words")
     read = None if policy is None else policy if isinstance(policy, policies.Policy) else Policy.load(policy)
+    if read is not None and read.population is not None:
+        raise PolicyError(f"{read.source or 'policy'}: population: an audit judges requirements over its own space; check this "
+                          "policy by itself (boxqte gate)")  # fmt: skip
     if threshold is None and read is not None:
         threshold = read.threshold
     imported = load_model(model, allow_pickle=allow_pickle, threshold=threshold)

@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from boxqte.answers.empirical import Empirical, empirical
 from boxqte.answers.result import THE_SPACE, world_of
 from boxqte.basics.budget import TimeBudget
@@ -19,14 +17,12 @@ from boxqte.basics.checks import as_names
 from boxqte.errors import BoxQTEError, EngineError
 from boxqte.models.importers import ImportedModel
 from boxqte.questions.properties import Property
-from boxqte.space.populations import Population, number_of
+from boxqte.space.populations import Population, number_of_components
 from boxqte.space.space import Space
-from boxqte.space.tables import table_of
 
 SPACE, POPULATION, ROWS = "space", "population", "rows"
 WORLDS = (SPACE, POPULATION, ROWS)
 FIT_SHARE, ROWS_SHARE = 0.2, 0.1  # of the time limit
-ROWS_A_SECOND, FEWEST = 3_000, 500  # that a fit takes, on a machine that does other things too; and at least so many
 MOST_COMPONENTS = 8  # if nobody says how many: each of them takes a search
 
 
@@ -55,25 +51,18 @@ def worlds_of(
     names: Sequence[str], data: Any, space: Space, imported: ImportedModel, components: Any, clock: TimeBudget
 ) -> Worlds:
     """The population behind a table, fitted, and its rows; as far as they are asked for and there is a table."""
-    number_of(components)  # refuses what is no number
+    number_of_components(components)  # refuses what is no number
     if data is None:
         return Worlds()
     rows = data if ROWS in names else None
     if POPULATION not in names or space.components:
         return Worlds(rows)
-    table = table_of(data)
-    notes = []
-    some: Any = data
-    most = None if clock.seconds is None else max(int(FIT_SHARE * clock.left * ROWS_A_SECOND), FEWEST)
-    if most is not None and most < table.n_rows:
-        at = np.sort(np.random.default_rng(0).choice(table.n_rows, most, replace=False))
-        some = table.frame[at.tolist()].to_native()
-        notes.append(f"population: fitted to {most:,} rows drawn at random, for lack of time")
+    seconds = None if clock.seconds is None else max(FIT_SHARE * clock.left, TimeBudget.LEAST)
     try:
-        people = Population.fit(some, space, components, model=imported, most=MOST_COMPONENTS)
+        people = Population.fit(data, space, components, model=imported, most=MOST_COMPONENTS, time_limit=seconds)
     except BoxQTEError as error:
         return Worlds(rows, notes=(f"the population was not fitted: {error}",))
-    return Worlds(rows, people, tuple(notes))
+    return Worlds(rows, people)
 
 
 def row_answers(

@@ -17,7 +17,6 @@ from boxqte.cli.arguments import (
     add_reading,
     add_work,
     check_output,
-    components,
     converter,
     given_model,
     question_of,
@@ -73,8 +72,8 @@ def _add_space(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--space", metavar="SPACE.json", help="the input space, where it is not to be inferred")
     group.add_argument("--worlds", metavar="A,B", action="append",
                        help="what is asked about beside the space: population, rows (default: both, with --data)")  # fmt: skip
-    group.add_argument("--components", metavar="K", default="auto", type=components,
-                       help="products that the population is a mixture of: a number, or auto (default)")  # fmt: skip
+    group.add_argument("--components", metavar="auto|K", default="auto",
+                       help="products in the population; auto (default): as many as pay off, up to 8")  # fmt: skip
     group.add_argument("--label", metavar="COLUMN", help="the target column of the data, which is no attribute")
     for kind in ("categorical", "integer", "real"):
         group.add_argument(f"--{kind}", metavar="A,B", action="append", help=f"columns that are {kind}")

@@ -225,6 +225,9 @@ def space_text(space: Space) -> str:
     ]
     if space.label is not None:
         lines.append(_line("label", space.label))
+    if space.components:
+        words = f"a mixture of {len(space.components)} products; the masses above are each attribute's own in all of it"
+        lines.append(_line("mass", words))
     if space.mass is not None:
         lines.append(_line("mass", "every cell that a model's tests cut it into counts the same"))
     if space.sensitive:

@@ -21,9 +21,19 @@ class Dependence:
 
     between: tuple[str, str]
     distance: float
+    chance: float
+    """what the distance would be about, were the rows drawn from the distribution that they are compared with"""
 
     def to_json(self) -> dict[str, Any]:
-        return {"between": list(self.between), "total_variation": round(self.distance, 6)}
+        """The fields as a JSON object."""
+        distances = {"total_variation": round(self.distance, 6), "by_chance": round(self.chance, 6)}
+        return {"between": list(self.between), **distances}
+
+    @classmethod
+    def from_json(cls, node: Any) -> Dependence:
+        """What `to_json` wrote."""
+        first, second = map(str, node["between"])
+        return cls((first, second), float(node["total_variation"]), float(node["by_chance"]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +80,10 @@ def distances(cells: Cells, grouping: Grouping, mixture: Mixture | None) -> Iter
             expected = np.outer(seen.sum(axis=1), seen.sum(axis=0))
         else:
             expected = (mixture.weights * masses[a].T) @ masses[b]
-        yield Dependence((grouping.names[a], grouping.names[b]), float(np.abs(seen - expected).sum() / 2))
+        # The mean distance of a binomial share from its own mean: by the normal law, and of rare cells at most this.
+        chance = np.minimum(np.sqrt(expected * (1 - expected).clip(0) * 2 / (np.pi * cells.rows)), 2 * expected)
+        distance, by_chance = float(np.abs(seen - expected).sum() / 2), float(chance.sum() / 2)
+        yield Dependence((grouping.names[a], grouping.names[b]), distance, by_chance)
 
 
 def _joined(masses: FloatArray, groups: npt.NDArray[np.int64]) -> FloatArray:

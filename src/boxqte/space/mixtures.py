@@ -14,6 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from boxqte.basics.budget import TimeBudget
+
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
@@ -112,12 +114,17 @@ class _Rows:
             found.append(table)
         return found
 
-    def joint(self, mixture: Mixture, tables: Sequence[FloatArray], chunk: slice) -> FloatArray:
-        """The mass of every row together with each component (components x rows)."""
+    def joint(self, mixture: Mixture, tables: Sequence[FloatArray], chunk: slice) -> tuple[FloatArray, FloatArray]:
+        """The mass of every row together with each component (components x rows), and the logarithm of the row's unit."""
         found: FloatArray = np.repeat(mixture.weights[:, None], chunk.stop - chunk.start, axis=1)
-        for block, table in zip(self.blocks, tables):
+        units = np.zeros(found.shape[1])
+        for i, (block, table) in enumerate(zip(self.blocks, tables)):
             found *= table[:, block.codes[chunk]]
-        return found
+            if i % 2:  # the mass of many attributes together is too small for a float
+                largest = found.max(axis=0)
+                found /= largest
+                units += np.log(largest)
+        return found, units
 
     def improved(self, mixture: Mixture) -> tuple[Mixture, float]:
         """One step of EM, and the objective before it: the rows' log-likelihood and what pulls the masses together."""
@@ -125,9 +132,9 @@ class _Rows:
         counted = [np.zeros_like(table) for table in tables]
         weights, objective = np.zeros(mixture.components), 0.0
         for chunk in self.chunks():
-            joint = self.joint(mixture, tables, chunk)
+            joint, units = self.joint(mixture, tables, chunk)
             total, counts = joint.sum(axis=0), self.cells.counts[chunk]
-            objective += float(counts @ np.log(total))
+            objective += float(counts @ (np.log(total) + units))
             joint *= counts / total
             weights += joint.sum(axis=1)
             self._count(joint, chunk, counted)
@@ -155,7 +162,8 @@ class _Rows:
     def log_likelihoods(self, mixture: Mixture) -> FloatArray:
         """Of every distinct row."""
         tables = self.tables(mixture)
-        return np.concatenate([np.log(self.joint(mixture, tables, chunk).sum(axis=0)) for chunk in self.chunks()])
+        joints = (self.joint(mixture, tables, chunk) for chunk in self.chunks())
+        return np.concatenate([np.log(joint.sum(axis=0)) + units for joint, units in joints])
 
     def start(self, components: int, rng: np.random.Generator) -> Mixture:
         """Every row in all components at random: they begin near each other, and part where the rows do."""
@@ -168,33 +176,36 @@ class _Rows:
             self._count(own, chunk, tables)
         return Mixture(weights / self.cells.rows, self._masses(tables, weights))
 
-    def settled(self, mixture: Mixture, steps: int) -> tuple[Mixture, float]:
+    def settled(self, mixture: Mixture, steps: int, clock: TimeBudget) -> tuple[Mixture, float]:
         """The mixture after so many steps of EM, or once they gain little; and the objective a row before the last."""
         before = -math.inf
         for _ in range(steps):
             mixture, objective = self.improved(mixture)
             gain, before = objective / self.cells.rows - before, objective / self.cells.rows
-            if gain < ENOUGH:
+            if gain < ENOUGH or clock.left <= 0:
                 break
         return mixture, before
 
 
-def fit_mixture(cells: Cells, components: int, seed: int) -> Mixture:
+UNLIMITED = TimeBudget(None)
+
+
+def fit_mixture(cells: Cells, components: int, seed: int, clock: TimeBudget = UNLIMITED) -> Mixture:
     """The best of several starts, all of them drawn with the seed; one component is the product of the (evened) shares."""
     rows = _Rows(cells)
     if components == 1:
         return Mixture(np.ones(1), [share[None] for share in rows.shares])
     rng = np.random.default_rng([seed, components])
-    tried = [rows.settled(rows.start(components, rng), SHORT) for _ in range(STARTS)]
+    tried = [rows.settled(rows.start(components, rng), SHORT, clock) for _ in range(STARTS)]
     best = max(range(STARTS), key=lambda i: tried[i][1])
-    return rows.settled(tried[best][0], LONG)[0]
+    return rows.settled(tried[best][0], LONG, clock)[0]
 
 
-def refined_on(cells: Cells, mixture: Mixture) -> Mixture:
+def refined_on(cells: Cells, mixture: Mixture, clock: TimeBudget = UNLIMITED) -> Mixture:
     """A mixture that was fitted to some rows, fitted to all of them from there."""
     if mixture.components == 1:
         return fit_mixture(cells, 1, 0)
-    return _Rows(cells).settled(mixture, LONG)[0]
+    return _Rows(cells).settled(mixture, LONG, clock)[0]
 
 
 def log_likelihoods(cells: Cells, mixture: Mixture) -> FloatArray:
@@ -210,12 +221,17 @@ class Chosen(NamedTuple):
     """By number of components, nats a row."""
     rows: int
     """How many rows were held out."""
-    components: int
-    """How many it was to have; EM may leave some empty."""
+    hurried: bool
+    """Whether the time limit ended it: with more time there may be more components, or better ones."""
 
 
 def choose(
-    codes: IntArray, even: Sequence[FloatArray], components: int | None, seed: int, most: int = LADDER[-1]
+    codes: IntArray,
+    even: Sequence[FloatArray],
+    components: int | None,
+    seed: int,
+    clock: TimeBudget = UNLIMITED,
+    most: int = LADDER[-1],
 ) -> Chosen:
     """The mixture of so many components, or (None) of as many as pay off, at most `most`: the ladder is climbed while the
     next rung raises the log-likelihood of rows that the fit has not seen.
@@ -228,18 +244,22 @@ def choose(
     parts = np.array_split(np.random.default_rng(seed).permutation(n), HELD_OUT)[: folds if n >= HELD_OUT else 0]
     splits = [(Cells.of(np.delete(codes, out, axis=1), even), Cells.of(codes[:, out], even)) for out in parts]
     kept = sum(len(out) for out in parts)
+    every = Cells.of(codes, even)
+    if not splits:
+        return Chosen(fit_mixture(every, components or 1, seed, clock), {}, 0, clock.left <= 0)
     held_out: dict[int, float] = {}
-    best: Mixture | None = None
+    best, hurried = fit_mixture(every, 1, seed), False
     for rung in [n for n in LADDER if n <= most] if components is None else sorted({1, components}):
-        if not splits:
-            break
-        found = [fit_mixture(rest, rung, seed) for rest, _ in splits]
+        started = clock.used
+        found = [fit_mixture(rest, rung, seed, clock) for rest, _ in splits]
         total = sum(float(out.counts @ log_likelihoods(out, own)) for (_, out), own in zip(splits, found))
-        lower = components is None and bool(held_out) and total / kept <= max(held_out.values())
+        pays_off = components is not None or not held_out or total / kept > max(held_out.values())
         held_out[rung] = total / kept
-        if lower:
+        if not pays_off:
             break
         best = found[0]
-    every = Cells.of(codes, even)
-    mixture = fit_mixture(every, components or 1, seed) if best is None else refined_on(every, best)
-    return Chosen(mixture, held_out, kept, mixture.components)
+        # The next rung takes twice as long as this one, and then all rows are to be fitted.
+        hurried = components is None and rung < most and clock.left < 4 * (clock.used - started)
+        if hurried:
+            break
+    return Chosen(refined_on(every, best, clock), held_out, kept, hurried or clock.left <= 0)

@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from boxqte.basics.checks import whole
+from boxqte.basics.budget import TimeBudget
+from boxqte.basics.checks import seconds, whole
 from boxqte.errors import SpaceError
 from boxqte.exact import plain, shown
 from boxqte.models.ensemble import TreeEnsemble
@@ -72,7 +73,7 @@ class Captured:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Population:
     """A space whose masses are those of a table, and how they were taken.
 
@@ -86,6 +87,13 @@ class Population:
     notes: tuple[str, ...]
     captured: Captured | None = None
     """of a fitted one"""
+
+    def __repr__(self) -> str:
+        name, found = f"Population({self.rows:,} rows, {self.components} ", self.captured
+        name += "product" if self.components == 1 else "products"
+        if found is not None and found.gain is not None:
+            name += f", {found.gain:+.3f} nats a row against the product"
+        return f"{name})"
 
     @property
     def components(self) -> int:
@@ -102,12 +110,13 @@ class Population:
         cls,
         frame: Any,
         space: Any,
-        components: int | Literal["auto"] = "auto",
+        components: int | str = "auto",
         *,
         random_state: int = 0,
         model: Any = None,
         where: str | None = None,
         most: int = LADDER[-1],
+        time_limit: float | None = None,
     ) -> Population:
         """Fit a mixture of products to the rows of a table: attributes depend on each other as they do in the rows.
 
@@ -131,6 +140,8 @@ class Population:
             A condition that rows must satisfy to count, such as `"age >= 60"`.
         most
             The largest number of products that "auto" tries: every question takes a search for each of them.
+        time_limit
+            Seconds for the fit; a note says if it was ended by that, and then it may differ from run to run.
 
         Examples
         --------
@@ -143,8 +154,9 @@ class Population:
         >>> sum(found.weights), found.space["sex"].value_masses()[0] == found.given("job == 'nurse'")["sex"].value_masses()[0]
         (Fraction(1, 1), False)
         """
+        clock = TimeBudget(seconds(time_limit, error=SpaceError))
         space = _with_masses_to_take(space)
-        number = number_of(components)
+        number = number_of_components(components)
         seed = whole(random_state, "random_state", 0, error=SpaceError)
         whole(most, "most", error=SpaceError)
         ensemble = None if model is None else _ensemble(model)
@@ -156,7 +168,7 @@ class Population:
             raise SpaceError(f"population: no row of the table lies in the space; the first one's '{name}': {why}")
         bins = bins_of(space, rows, inside, ensemble)
         codes = np.stack([own.codes(_kept(rows.values[own.attribute.name], inside)) for own in bins])
-        found = choose(codes, [own.even for own in bins], number, seed, most)
+        found = choose(codes, [own.even for own in bins], number, seed, clock, most)
         mixture = _without_the_empty(found.mixture, codes.shape[1])
         cells = Cells.of(codes, [own.even for own in bins])
         ordered = [len(own.edges) - 1 if own.edges else 0 for own in bins]
@@ -167,9 +179,12 @@ class Population:
             found.held_out,
             largest(cells, grouping, None),
             largest(cells, grouping, mixture),
-            found.components,
+            found.mixture.components,
         )
-        return cls(_mixed(space, bins, mixture), codes.shape[1], _notes(rows, chosen, inside, bins), captured)
+        notes = _notes(rows, chosen, inside, bins)
+        if found.hurried:
+            notes = ("the time limit ended the fit: with more time it may have more products, or better ones", *notes)
+        return cls(_mixed(space, bins, mixture), codes.shape[1], notes, captured)
 
     def given(self, condition: str) -> Space:
         """The space of a group: the population of those who satisfy the condition. Its x' may be any input.
@@ -212,30 +227,42 @@ class Population:
     def load(cls, path: str | Path) -> Population:
         """Read what `save` wrote."""
         space = Space.load(path)
-        note = json.loads(Path(path).read_text(encoding="utf-8")).get(NOTE)
+        if not is_population(path):
+            raise SpaceError(f"{path}: {NOTE}: missing; this is a space, no population that was saved")
+        node = json.loads(Path(path).read_text(encoding="utf-8"))
         try:
-            return cls._from_note(space, note)
+            return cls._from_note(space, node[NOTE])
         except (TypeError, KeyError, ValueError, AttributeError):
-            raise SpaceError(f"{path}: population: expected what Population.save writes, found {shown(note)}") from None
+            raise SpaceError(
+                f"{path}: {NOTE}: expected what Population.save writes, found {shown(node[NOTE])}"
+            ) from None
 
     @classmethod
     def _from_note(cls, space: Space, note: Any) -> Population:
         captured = None
         if "seed" in note:
-            pairs = [note["largest_dependence"][name] for name in ("before", "after")]
-            before, after = (
-                None
-                if p is None
-                else Dependence((str(p["between"][0]), str(p["between"][1])), float(p["total_variation"]))
-                for p in pairs
-            )
+            pairs = (note["largest_dependence"][name] for name in ("before", "after"))
+            before, after = (None if pair is None else Dependence.from_json(pair) for pair in pairs)
             tried = {int(k): float(v) for k, v in note["held_out_log_likelihood"].items()}
             first = int(note["components_at_first"])
             captured = Captured(int(note["seed"]), int(note["held_out_rows"]), tried, before, after, first)
         return cls(space, int(note["rows"]), tuple(map(str, note["notes"])), captured)
 
 
-def population(space: Space, frame: Any, *, where: str | None = None) -> Population:
+def is_population(path: str | Path) -> bool:
+    """Whether a space's file has a population in it that `Population.save` wrote."""
+    return NOTE in json.loads(Path(path).read_text(encoding="utf-8"))
+
+
+def population(
+    space: Space,
+    frame: Any,
+    *,
+    where: str | None = None,
+    components: int | str = 1,
+    random_state: int = 0,
+    model: Any = None,
+) -> Population:
     """The space with the masses of a table: each attribute's own frequencies among the rows, or those of a group.
 
     Parameters
@@ -246,6 +273,9 @@ def population(space: Space, frame: Any, *, where: str | None = None) -> Populat
         A pandas, polars or pyarrow table with a column for each attribute (or for each model column of a one-hot group).
     where
         A condition that rows must satisfy to count, such as `"sex == 'f' and age >= 60"`.
+    components
+        1 is the product of the frequencies as they are: a value that no row has counts for nothing. More, or "auto", is a
+        mixture that knows which values occur together: see `Population.fit`, also for `random_state` and `model`.
 
     Examples
     --------
@@ -257,6 +287,8 @@ def population(space: Space, frame: Any, *, where: str | None = None) -> Populat
     >>> population(space, people, where="sex == 'm'").rows
     3
     """
+    if number_of_components(components) != 1:
+        return Population.fit(frame, space, components, random_state=random_state, model=model, where=where)
     space = _with_masses_to_take(space)
     rows = TableRows(space, table_of(frame))
     chosen = rows.chosen(where)
@@ -286,12 +318,14 @@ def _with_masses_to_take(space: Any) -> Space:
     return Space(space.attributes, label=space.label, sensitive=space.sensitive)
 
 
-def number_of(components: object) -> int | None:
+def number_of_components(components: object) -> int | None:
     """How many components; None is as many as pay off."""
     if components == "auto":
         return None
     if isinstance(components, str):
-        raise SpaceError(f"components: expected 'auto' or a whole number, found {shown(components)}")
+        if not components.strip().isdecimal():
+            raise SpaceError(f"components: expected auto or a whole number, found {shown(components)}")
+        components = int(components)
     return whole(components, "components", 1, MAX_COMPONENTS, SpaceError)
 
 
