@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from boxqte.answers.remarks import sentences
 from boxqte.basics.checks import number, worker_count
 from boxqte.engines.kinds import LOW, UNFAIR
 from boxqte.engines.point import point_decider
@@ -44,6 +45,8 @@ class Empirical:
     """the numbers of the rows, from 0, that are counterexamples"""
     decision: str = ""
     """the model's decision rule in words, where it is not the library's own `predict`"""
+    remarks: tuple[str, ...] = ()
+    """what the share does not say: that no tree tests a sensitive attribute, for one"""
 
     def to_json(self) -> dict[str, Any]:
         """The result as a JSON object."""
@@ -95,6 +98,7 @@ def empirical(
         confidence=confidence,
         counterexamples=tuple(kept[verdict == UNFAIR].tolist()),
         decision=decision_text(imported.ensemble.decision),
+        remarks=sentences(grid),
     )
 
 

@@ -136,6 +136,7 @@ class Audit:
             row |= {"statistical_upper": None if drawn is None else drawn.upper}
             row |= {"confidence": None if drawn is None else drawn.confidence, "status": question.status}
             row |= {"seconds": None if r is None else r.seconds, "remarks": "" if r is None else " ".join(r.remarks)}
+            row |= {"caveats": "" if r is None else "; ".join(r.caveats)}
             if self.gate is not None:
                 row["verdict"] = ", ".join(str(c.verdict) for c in self.checks_of(question))
             rows.append(row)
@@ -156,6 +157,7 @@ class Audit:
                 {"name": q.name, "result": None if q.result is None else q.result.to_json()} for q in self.questions
             ],
             "rates": [rates.to_json() for rates in self.rates],
+            "inference": None if self.inference is None else self.inference.to_json(),
             "gate": None if self.gate is None else self.gate.to_json(),
             "notes": list(self.notes),
             "command": self.command,
@@ -184,7 +186,7 @@ def space_of(
     if (space is None) == (data is None):
         raise SpaceError("audit: give the training data, or the space; one of the two")
     if space is not None:
-        return read_space(space), None
+        return read_space(space).marked(names), None  # what no tree is given may be asked about beside the others
     frame = read_table(data) if isinstance(data, (str, Path)) else data
     inference = Space.infer(frame, label=label, sensitive=names, model=model, **infer)
     return inference.space, inference
@@ -370,7 +372,8 @@ def _proved(result: Result, seconds: float) -> Result:
         return result
     if not no_counterexample(result, min(seconds, VERIFY_SECONDS)):
         return result
-    return replace(result, remarks=(*result.remarks, "Verified: there is no counterexample at all."))
+    said = "Verified: there is no counterexample at all."
+    return replace(result, remarks=(*result.remarks, said), caveats=(*result.caveats, "verified"))
 
 
 def _judged(requirement: Requirement, result: Result | None, seconds: float) -> Check:
