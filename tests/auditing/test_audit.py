@@ -229,6 +229,7 @@ def drawn_audit() -> boxqte.Audit:
         partial(Fairness("a"), Decided(0.125, 0.0, 0.0)),
         statistical=Statistical(0.9375, 0.96875, 0.999999, 1000, 960, 40, 0, 0, 0),
         remarks=("No tree tests a.",),
+        caveats=("no tree tests a",),
     )
     plain = partial(Fairness("b"), Decided(Fraction(1, 2), Fraction(1, 2)), Status.CONVERGED)
     questions = (Question("a", Fairness("a"), drawn), Question("b", Fairness("b"), plain))
@@ -244,7 +245,7 @@ def test_the_table_shows_the_statistical_interval_and_refers_to_the_remark() -> 
     found = drawn_audit()
     assert audit_table(found) == [
         ["question", "measure", "statistical", "status", "seconds", "verdict"],
-        ["a [1]", "0.125000 to 1 (certain)", INTERVAL, "time limit", "1.0", "undecided"],
+        ["a", "0.125000 to 1 (certain); no tree tests a [1]", INTERVAL, "time limit", "1.0", "undecided"],
         ["b", "0.500000 (exact)", "", "converged", "1.0", "violated"],
     ]
     assert INTERVAL in str(found)
@@ -269,8 +270,11 @@ def test_page_notebook_markdown_and_junit_show_the_statistical_interval_and_the_
     for text, interval in zip(texts, (INTERVAL, INTERVAL, LONG_INTERVAL, LONG_INTERVAL, LONG_INTERVAL)):
         assert interval in text
         assert "No tree tests a." in text
+    for text in texts[:3]:
+        assert "(certain); no tree tests a" in text.replace("\\", "")
     assert "Statistical, not proved: with confidence 0.999999, at least 93.7500 % and at most 96.8750 %." in texts[0]
-    assert found.to_json()["questions"][0]["result"]["remarks"] == ["No tree tests a."]
+    said = found.to_json()["questions"][0]["result"]
+    assert (said["remarks"], said["caveats"]) == (["No tree tests a."], ["no tree tests a"])
 
 
 # --- the time limit ---

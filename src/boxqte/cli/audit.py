@@ -7,6 +7,7 @@ import contextlib
 import shlex
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from boxqte.cli.arguments import (
@@ -28,7 +29,7 @@ from boxqte.cli.arguments import (
     write_json,
     write_text,
 )
-from boxqte.cli.wording import in_flags
+from boxqte.cli.wording import in_flags, inference_in_flags
 
 if TYPE_CHECKING:
     from boxqte.api.audit import Audit
@@ -149,6 +150,8 @@ def run(arguments: argparse.Namespace) -> int:
             purpose=arguments.purpose,
             command=shlex.join(["boxqte", *arguments.typed]),
         )
+    if found.inference is not None:
+        found = replace(found, inference=inference_in_flags(found.inference, arguments.command))
     if "-" not in [getattr(arguments, option) for option in OUTPUTS]:
         # before the files: regions and examples for the report take a while
         print(in_flags(audit_text(found), arguments.command), flush=True)
