@@ -104,7 +104,7 @@ def suggested(folder: Path, line: str) -> list[str]:
     ("line", "found"),
     [
         ("boxqte ga", ["gate"]),
-        ("boxqte space ", ["infer", "show", "-h", "--help"]),
+        ("boxqte space ", ["infer", "fit", "show", "-h", "--help"]),
         ("boxqte quantify --tie ", ["library", "paper"]),
         ("boxqte quantify --engine ex", ["exhaustive"]),
         ("boxqte quantify mod", ["model.json"]),
