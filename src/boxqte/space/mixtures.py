@@ -80,7 +80,7 @@ class _Block(NamedTuple):
     codes: IntArray
 
 
-class _Rows:
+class BlockedRows:
     """The rows as blocks of attributes, in chunks: what a step of the fit goes over."""
 
     def __init__(self, cells: Cells):
@@ -192,7 +192,7 @@ UNLIMITED = TimeBudget(None)
 
 def fit_mixture(cells: Cells, components: int, seed: int, clock: TimeBudget = UNLIMITED) -> Mixture:
     """The best of several starts, all of them drawn with the seed; one component is the product of the (evened) shares."""
-    rows = _Rows(cells)
+    rows = BlockedRows(cells)
     if components == 1:
         return Mixture(np.ones(1), [share[None] for share in rows.shares])
     rng = np.random.default_rng([seed, components])
@@ -205,12 +205,12 @@ def refined_on(cells: Cells, mixture: Mixture, clock: TimeBudget = UNLIMITED) ->
     """A mixture that was fitted to some rows, fitted to all of them from there."""
     if mixture.components == 1:
         return fit_mixture(cells, 1, 0)
-    return _Rows(cells).settled(mixture, LONG, clock)[0]
+    return BlockedRows(cells).settled(mixture, LONG, clock)[0]
 
 
 def log_likelihoods(cells: Cells, mixture: Mixture) -> FloatArray:
     """The natural logarithm of the mass of each distinct row."""
-    return _Rows(cells).log_likelihoods(mixture)
+    return BlockedRows(cells).log_likelihoods(mixture)
 
 
 class Chosen(NamedTuple):
