@@ -67,15 +67,17 @@ class _Rule:
         """The draws that it holds."""
         if self.before is None:
             return np.arange(len(self.draws))
-        rest = self.before.inside
-        return rest[self._chosen[self.draws.cells[rest, self._last]]]
+        rest: IntArray = self.before.inside
+        inside: IntArray = rest[self._chosen[self.draws.cells[rest, self._last]]]
+        return inside
 
     @cached_property
     def masses(self) -> FloatArray:
         """Its mass in every product."""
         if self.before is None:
             return self.draws.weights
-        return self.before.masses * self.draws.masses[self._last][:, self._chosen].sum(axis=1)
+        masses: FloatArray = self.before.masses * self.draws.masses[self._last][:, self._chosen].sum(axis=1)
+        return masses
 
     @property
     def _last(self) -> int:
