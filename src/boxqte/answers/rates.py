@@ -30,7 +30,7 @@ from boxqte.engines.refusals import two_classes
 from boxqte.errors import CertificateError, PropertyError, SpaceError
 from boxqte.exact import Number, down, fraction, plain, up
 from boxqte.models.decision import Threshold, decision_text
-from boxqte.models.importers import load_model
+from boxqte.models.importers import ImportedModel, load_model
 from boxqte.questions.axes import Axis
 from boxqte.questions.building import build_any_grid
 from boxqte.questions.combined import Combination, combinations
@@ -296,6 +296,38 @@ def group_rates(
         world=world_of(space),
         remarks=sentences(grid, rates=True),
     )
+
+
+@dataclass(frozen=True)
+class RowRates:
+    """The rate of class 1 in every group, in the rows of a table alone."""
+
+    sensitive: tuple[str, ...]
+    groups: tuple[tuple[str, RowRate], ...]
+    outside: int
+    """Rows with a value outside the space, which are in no group."""
+    confidence: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The rates as a JSON object."""
+        return {
+            "sensitive": list(self.sensitive),
+            "groups": [{"name": name, **vars(rate)} for name, rate in self.groups],
+            "outside": self.outside,
+            "confidence": self.confidence,
+        }
+
+
+def row_rates(
+    imported: ImportedModel, space: Space, sensitive: Iterable[str], data: Any, *, confidence: float = 0.95
+) -> RowRates:
+    """How many rows of each group get class 1, each decided exactly, with an interval for the people behind them."""
+    prop = Fairness(sensitive)
+    grid = two_classes(build_any_grid(imported.ensemble, space, prop), "rates")
+    groups = _groups(grid)
+    found, outside = _row_rates(grid, data, groups, confidence)
+    own = tuple((", ".join(group.values), rate) for group, rate in zip(groups, found) if rate.rows)
+    return RowRates(prop.sensitive, own, outside, confidence)
 
 
 # --- which groups there are -------------------------------------------------------------------------------------------

@@ -135,11 +135,7 @@ def drawn_points(asked: Asked, n: int, rng: np.random.Generator, workers: int) -
     masses = np.array([float(weight) * max(own.regions().mass, TINY) for weight, own in sources])
     counts = rng.multinomial(n, masses / masses.sum()).tolist()
     return np.concatenate(
-        [
-            drawn_cells(own, own.regions(), count, rng, workers)[0]
-            for (_, own), count in zip(sources, counts)
-            if count
-        ]
+        [drawn_cells(own, own.regions(), count, rng, workers)[0] for (_, own), count in zip(sources, counts) if count]
     )
 
 

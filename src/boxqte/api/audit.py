@@ -25,7 +25,7 @@ from boxqte.auditing.audit import (
 )
 from boxqte.auditing.description import describe
 from boxqte.auditing.gathering import gather_all
-from boxqte.auditing.worlds import read_worlds, worlds_of
+from boxqte.auditing.worlds import rates_of_rows, read_worlds, worlds_of
 from boxqte.basics.budget import TimeBudget
 from boxqte.basics.checks import as_names, by_name, function, seconds, text
 from boxqte.engines import DEFAULT_ENGINE
@@ -252,6 +252,7 @@ def audit(
             command=command,
             notes=(*notes, *found.notes),
             description=described,
+            row_rates=rates_of_rows(imported, bound, names, others.data),
             signed=signed,
         )
     )

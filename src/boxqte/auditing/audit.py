@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from boxqte.answers.empirical import Empirical
 from boxqte.answers.quantify import measure, summary
-from boxqte.answers.rates import GroupRates, group_rates
+from boxqte.answers.rates import GroupRates, RowRates, group_rates
 from boxqte.answers.result import ModelSummary, Result
 from boxqte.answers.verdict import Verdict
 from boxqte.auditing.description import DataDescription
@@ -107,6 +107,8 @@ class Audit:
     model: ModelSummary
     rates: tuple[GroupRates, ...] = ()
     """The rates of class 1 by each sensitive attribute; none for a model of three and more classes."""
+    row_rates: tuple[RowRates, ...] = ()
+    """The rates in the rows alone, by each sensitive attribute and by all of them together."""
     inference: Inference | None = None
     gate: GateReport | None = None
     command: str = ""
@@ -206,6 +208,7 @@ class Audit:
                 for q in self.questions
             ],
             "rates": [rates.to_json() for rates in self.rates],
+            "row_rates": [rates.to_json() for rates in self.row_rates],
             "inference": None if self.inference is None else self.inference.to_json(),
             "gate": None if self.gate is None else self.gate.to_json(),
             "notes": list(self.notes),
