@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from boxqte.answers.remarks import sentences
 from boxqte.basics.budget import TimeBudget
 from boxqte.basics.checks import number, seconds, worker_count
 from boxqte.engines.kinds import LOW, UNFAIR
@@ -52,6 +53,8 @@ class Empirical:
     """the model's decision rule in words, where it is not the library's own `predict`"""
     drawn: int | None = None
     """how many of the rows were decided, where time was too short for all: a random choice, and the counts are its own"""
+    remarks: tuple[str, ...] = ()
+    """what the share does not say: that no tree tests a sensitive attribute, for one"""
 
     def to_json(self) -> dict[str, Any]:
         """The result as a JSON object."""
@@ -112,6 +115,7 @@ def empirical(
         counterexamples=tuple(kept[verdict == UNFAIR].tolist()),
         decision=decision_text(imported.ensemble.decision),
         drawn=None if fitting is None else len(fitting),
+        remarks=sentences(grid),
     )
 
 

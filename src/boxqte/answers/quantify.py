@@ -12,7 +12,7 @@ from boxqte.answers.certificate import CertificateWriter, joined
 from boxqte.answers.checkpoint import EVERY, Checkpoint, identity
 from boxqte.answers.pieces import remembered, search
 from boxqte.answers.regions import RegionStore
-from boxqte.answers.remarks import remarks
+from boxqte.answers.remarks import remarked
 from boxqte.answers.result import ModelSummary, Result, world_of
 from boxqte.basics.checks import MAX_WORKERS, number, seconds, whole, worker_count
 from boxqte.engines import DEFAULT_ENGINE, engine_class, make_engine
@@ -100,8 +100,7 @@ def measure(
         all_confident=not grid.low_possible,
         world=world_of(space),
     )
-    result = remembered(result, whole, weights, asked, found)
-    return replace(result, remarks=remarks(grid, result))
+    return remarked(remembered(result, whole, weights, asked, found), grid, recorded=certificate is not None)
 
 
 def _keeper(

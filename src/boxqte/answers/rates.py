@@ -18,6 +18,7 @@ import numpy as np
 from boxqte.answers.empirical import clopper_pearson
 from boxqte.answers.quantify import limits_of, summary
 from boxqte.answers.rate_search import Moment, RateSearch, SearchedGroup, judged
+from boxqte.answers.remarks import sentences
 from boxqte.answers.result import THE_SPACE, Bounds, ModelSummary, world_of
 from boxqte.answers.verdict import Verdict
 from boxqte.basics.budget import TimeBudget
@@ -115,6 +116,8 @@ class GroupRates:
     require_ratio: Fraction | None = None
     world: str = THE_SPACE
     """Which inputs count, and for how much."""
+    remarks: tuple[str, ...] = ()
+    """What the rates do not say: that no tree tests the attribute, for one."""
 
     @property
     def converged(self) -> bool:
@@ -168,6 +171,7 @@ class GroupRates:
             "status": str(self.status),
             "guarantee": GUARANTEE,
             "world": self.world,
+            "remarks": list(self.remarks),
             "decision": self.decision,
             "difference": ends(self.difference),
             "ratio": ends(self.ratio),
@@ -290,6 +294,7 @@ def group_rates(
         rows_outside=outside,
         require_ratio=level,
         world=world_of(space),
+        remarks=sentences(grid, rates=True),
     )
 
 

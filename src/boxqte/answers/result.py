@@ -92,6 +92,8 @@ class Result:
     details: dict[str, Any] = field(default_factory=dict)
     statistical: Statistical | None = None
     remarks: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
+    """The remarks in a few words each, as they stand beside the number."""
     world: str = THE_SPACE
     """Which inputs count, and for how much."""
     all_confident: bool = False
@@ -226,6 +228,7 @@ class Result:
             "guarantee": self.guarantee(),
             "world": self.world,
             "remarks": list(self.remarks),
+            "caveats": list(self.caveats),
             "semantics": self.semantics(),
             "engine": self.engine,
             "seconds": self.seconds,

@@ -177,6 +177,7 @@ class Audit:
                     f"rows_{end}": None if own is None else getattr(own, end) for end in ("measure", "lower", "upper")
                 }
             row |= {"seconds": None if r is None else r.seconds, "remarks": "" if r is None else " ".join(r.remarks)}
+            row |= {"caveats": "" if r is None else "; ".join(r.caveats)}
             if self.gate is not None:
                 row["verdict"] = ", ".join(str(c.verdict) for c in self.checks_of(question))
             rows.append(row)
@@ -205,6 +206,7 @@ class Audit:
                 for q in self.questions
             ],
             "rates": [rates.to_json() for rates in self.rates],
+            "inference": None if self.inference is None else self.inference.to_json(),
             "gate": None if self.gate is None else self.gate.to_json(),
             "notes": list(self.notes),
             "data": None if self.description is None else self.description.to_json(),
@@ -242,7 +244,7 @@ def space_of(
     if space is None and data is None:
         raise SpaceError("audit: give the training data, the space, or both")
     if space is not None:
-        return read_space(space), None
+        return read_space(space).marked(names), None  # what no tree is given may be asked about beside the others
     inference = Space.infer(data, label=label, sensitive=names, model=model, **infer)
     return inference.space, inference
 
@@ -453,7 +455,8 @@ def _proved(result: Result, seconds: float) -> Result:
         return result
     if not no_counterexample(result, min(seconds, VERIFY_SECONDS)):
         return result
-    return replace(result, remarks=(*result.remarks, "Verified: there is no counterexample at all."))
+    said = "Verified: there is no counterexample at all."
+    return replace(result, remarks=(*result.remarks, said), caveats=(*result.caveats, "verified"))
 
 
 def _judged(requirement: Requirement, result: Result | None, seconds: float) -> Check:

@@ -17,12 +17,13 @@ from boxqte.basics.checks import as_names
 from boxqte.errors import BoxQTEError, EngineError
 from boxqte.models.importers import ImportedModel
 from boxqte.questions.properties import Property
-from boxqte.space.populations import Population
+from boxqte.space.populations import Population, number_of_components
 from boxqte.space.space import Space
 
 SPACE, POPULATION, ROWS = "space", "population", "rows"
 WORLDS = (SPACE, POPULATION, ROWS)
 FIT_SHARE, ROWS_SHARE = 0.2, 0.1  # of the time limit
+MOST_COMPONENTS = 8  # if nobody says how many: each of them takes a search
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,14 +51,15 @@ def worlds_of(
     names: Sequence[str], data: Any, space: Space, imported: ImportedModel, components: Any, clock: TimeBudget
 ) -> Worlds:
     """The population behind a table, fitted, and its rows; as far as they are asked for and there is a table."""
+    number_of_components(components)  # refuses what is no number
     if data is None:
         return Worlds()
     rows = data if ROWS in names else None
     if POPULATION not in names or space.components:
         return Worlds(rows)
-    seconds = None if clock.seconds is None else max(FIT_SHARE * clock.left, 0.0)
+    seconds = None if clock.seconds is None else max(FIT_SHARE * clock.left, TimeBudget.LEAST)
     try:
-        people = Population.fit(data, space, components, model=imported, time_limit=seconds)
+        people = Population.fit(data, space, components, model=imported, most=MOST_COMPONENTS, time_limit=seconds)
     except BoxQTEError as error:
         return Worlds(rows, notes=(f"the population was not fitted: {error}",))
     return Worlds(rows, people)

@@ -88,6 +88,11 @@ class Question:
         if rule is not None and rule.attribute is not None and len(columns) > model.n_features:
             for column in space[rule.attribute].columns:  # an attribute that the model itself does not take
                 del columns[model.own_name(column)]
+        if {*model.feature_names} <= {*columns}:  # a sensitive attribute may be one that the model does not take
+            for one in space:
+                unread = {*map(model.own_name, one.columns)}
+                if one.name in (*names, *space.sensitive) and not unread & {*model.feature_names}:
+                    columns = {column: at for column, at in columns.items() if column not in unread}
         named = {*model.feature_names} == {*columns}
         if not named and (len(columns) != model.n_features or {*model.feature_names} & {*columns}):
             raise Rejected("the model's columns are not those of the space")

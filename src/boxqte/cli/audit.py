@@ -7,6 +7,7 @@ import contextlib
 import shlex
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from boxqte.cli.arguments import (
@@ -28,7 +29,7 @@ from boxqte.cli.arguments import (
     write_json,
     write_text,
 )
-from boxqte.cli.wording import in_flags
+from boxqte.cli.wording import in_flags, inference_in_flags
 
 if TYPE_CHECKING:
     from boxqte.api.audit import Audit
@@ -72,8 +73,8 @@ def _add_space(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--space", metavar="SPACE.json", help="the input space, where it is not to be inferred")
     group.add_argument("--worlds", metavar="A,B", action="append",
                        help="what is asked about beside the space: population, rows (default: both, with --data)")  # fmt: skip
-    group.add_argument("--components", metavar="K", default="auto",
-                       help="products that the population is a mixture of: a number, or auto (default)")  # fmt: skip
+    group.add_argument("--components", metavar="auto|K", default="auto",
+                       help="products in the population; auto (default): as many as pay off, up to 8")  # fmt: skip
     group.add_argument("--label", metavar="COLUMN", help="the target column of the data, which is no attribute")
     for kind in ("categorical", "integer", "real"):
         group.add_argument(f"--{kind}", metavar="A,B", action="append", help=f"columns that are {kind}")
@@ -149,6 +150,8 @@ def run(arguments: argparse.Namespace) -> int:
             purpose=arguments.purpose,
             command=shlex.join(["boxqte", *arguments.typed]),
         )
+    if found.inference is not None:
+        found = replace(found, inference=inference_in_flags(found.inference, arguments.command))
     if "-" not in [getattr(arguments, option) for option in OUTPUTS]:
         # before the files: regions and examples for the report take a while
         print(in_flags(audit_text(found), arguments.command), flush=True)

@@ -29,6 +29,7 @@ from boxqte.report.text import (
     between,
     check_text,
     measure_text,
+    noted_measure,
     numbered_remarks,
     ratio_text,
     share_text,
@@ -120,9 +121,9 @@ def _environment() -> Environment:
     style = (TEMPLATES / "style.css").read_text(encoding="utf-8").replace("\n", "")
     made.globals |= {
         "style": Markup(style), "version": __version__, "gate_words": GATE_WORDS, "UNDECIDED": UNDECIDED, "SHORT": SHORT,
-        "LONG": LONG, "answer_sentence": answer_sentence, "measure_text": measure_text, "short_up": short_up,
-        "statistical_text": statistical_text, "between": between, "plain": plain, "share": share, "largest": _largest,
-        "cell_bar": _cell_bar, "ratio_text": ratio_text, "check_text": check_text,
+        "LONG": LONG, "answer_sentence": answer_sentence, "measure_text": measure_text, "noted_measure": noted_measure,
+        "short_up": short_up, "statistical_text": statistical_text, "between": between, "plain": plain, "share": share,
+        "largest": _largest, "cell_bar": _cell_bar, "ratio_text": ratio_text, "check_text": check_text,
     }  # fmt: skip
     return made
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from boxqte.auditing.policy import GateReport
 from boxqte.basics.numbers import LONG
-from boxqte.report.text import found_words, measure_text, required_words, statistical_text
+from boxqte.report.text import found_words, noted_measure, required_words, statistical_text
 
 MARKS = {"holds": "✅ holds", "violated": "❌ violated", "undecided": "❔ undecided"}
 TITLES = {
@@ -28,7 +28,7 @@ def markdown(report: GateReport) -> str:
     head = ["requirement", "verdict", "required", "measure", *(["statistical"] if drawn else []), "question"]
     lines += [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for check in report.checks:
-        measure = found_words(check) if check.result is None else measure_text(check.result)
+        measure = found_words(check) if check.result is None else noted_measure(check.result)
         likely = "" if check.result is None else statistical_text(check.result, LONG)
         cells = (
             check.requirement.name,

@@ -26,6 +26,7 @@ def rates_text(found: GroupRates) -> str:
         ("question", f"the share of class 1 by {', '.join(found.sensitive)}; world: {found.world}"),
         ("decision", found.decision),
         ("status", f"{found.status}, {found.seconds:.2f} s"),
+        *(("remark", remark) for remark in found.remarks),
     ]
     ratio = ratio_text(found) + ("" if found.ratio is None else ", the smallest rate by the largest")
     tail = [

@@ -90,7 +90,7 @@ def _measure_lines(result: Result) -> list[str]:
     if result.undefined or result.bounds is None:
         return [_line("measure", f"{measure_text(result)}, so there is no share to give")]
     share = f"{share_text(result)} of the confident inputs are {result.property.treated}"
-    lines = [_line("measure", measure_text(result)), _line("", share)]
+    lines = [_line("measure", noted_measure(result)), _line("", share)]
     if result.value is None and result.converged:
         few = short_up(result.confident.upper)
         lines.append(_line("", f"at most {few} of all inputs are confident: too few for floating point to tell more"))
@@ -125,8 +125,7 @@ def measure_text(result: Result, style: Style = LONG) -> str:
     """
     ends = result.decided.measure()
     if result.undefined or ends is None:
-        why = f": no input is confident at kappa {plain(result.property.kappa)}" if style is LONG else ""
-        return f"undefined{why}"
+        return f"undefined: no input is confident at kappa {plain(result.property.kappa)}"
     return number_text(*ends, style)
 
 
@@ -161,6 +160,20 @@ def rows_text(found: Empirical | None, style: Style = SHORT) -> str:
         return interval
     fair = Fraction(found.confident - found.unfair, found.confident)
     return f"{number_text(fair, fair, style)}; {interval}"
+
+
+def noted_measure(result: Result, style: Style = LONG) -> str:
+    """The measure, and in a few words what it does not say.
+
+    Examples
+    --------
+    >>> from boxqte import Robustness, quantify
+    >>> from boxqte.examples import loan_ensemble, loan_space
+    >>> noted_measure(quantify(loan_ensemble(), loan_space(), Robustness(0)), SHORT)
+    '1 (exact); epsilon moves no attribute'
+    """
+    caveats = () if result.undefined else result.caveats  # an undefined measure says why
+    return "; ".join([measure_text(result, style), *caveats])
 
 
 def numbered_remarks(results: Iterable[Result]) -> dict[str, int]:
@@ -375,7 +388,7 @@ def required_words(requirement: Requirement) -> str:
 def found_words(check: Check) -> str:
     """What was found about a requirement: the measure, or the ratio of group rates."""
     if check.rates is not None:
-        return ratio_text(check.rates)
+        return "; ".join([ratio_text(check.rates), *check.rates.remarks])
     return "not asked" if check.result is None else answer_words(check.result)
 
 
@@ -403,15 +416,15 @@ def audit_table(audit: Audit) -> list[list[str]]:
 
 
 def audit_answers(audit: Audit) -> list[list[str]]:
-    """A row a question: its name with its remarks, measure, interval, other worlds, status, seconds and verdicts."""
+    """A row a question: its name, the measure with what it does not say, interval, other worlds, status, seconds, verdicts."""
     remarks = numbered_remarks(audit.results)
     rows = []
     for question in audit.questions:
         r = question.result
         row = [question.name, "", ""]
         if r is not None:
-            name = question.name + "".join(f" [{remarks[remark]}]" for remark in r.remarks)
-            row = [name, measure_text(r, SHORT), statistical_text(r)]
+            marks = "".join(f" [{remarks[remark]}]" for remark in r.remarks)
+            row = [question.name, noted_measure(r, SHORT) + marks, statistical_text(r)]
         row += [best_text(question.population), rows_text(question.rows), question.status]
         row.append("" if r is None else f"{r.seconds:.1f}")
         rows.append([*row, ", ".join(str(c.verdict) for c in audit.checks_of(question))])
@@ -455,6 +468,7 @@ def empirical_text(found: Empirical, prop: Property) -> str:
     ]
     if found.decision:
         lines.insert(1, f"decision            {found.decision}")
+    lines += [_line("remark" if not i else "", remark) for i, remark in enumerate(found.remarks)]
     if found.outside:
         lines.append(f"                    {found.outside:,} rows lie outside the space and count for nothing")
     if found.measure is None or found.lower is None or found.upper is None:

@@ -226,10 +226,15 @@ class Chosen(NamedTuple):
 
 
 def choose(
-    codes: IntArray, even: Sequence[FloatArray], components: int | None, seed: int, clock: TimeBudget = UNLIMITED
+    codes: IntArray,
+    even: Sequence[FloatArray],
+    components: int | None,
+    seed: int,
+    clock: TimeBudget = UNLIMITED,
+    most: int = LADDER[-1],
 ) -> Chosen:
-    """The mixture of so many components, or (None) of as many as pay off: the ladder is climbed while the next rung raises
-    the log-likelihood of rows that the fit has not seen.
+    """The mixture of so many components, or (None) of as many as pay off, at most `most`: the ladder is climbed while the
+    next rung raises the log-likelihood of rows that the fit has not seen.
 
     `codes` has a code of every row (attributes x rows). One row in five is held out; of a small table every row once. The
     chosen number of components is then fitted to all rows.
@@ -244,7 +249,7 @@ def choose(
         return Chosen(fit_mixture(every, components or 1, seed, clock), {}, 0, clock.left <= 0)
     held_out: dict[int, float] = {}
     best, hurried = fit_mixture(every, 1, seed), False
-    for rung in LADDER if components is None else sorted({1, components}):
+    for rung in [n for n in LADDER if n <= most] if components is None else sorted({1, components}):
         started = clock.used
         found = [fit_mixture(rest, rung, seed, clock) for rest, _ in splits]
         total = sum(float(out.counts @ log_likelihoods(out, own)) for (_, out), own in zip(splits, found))
@@ -254,7 +259,7 @@ def choose(
             break
         best = found[0]
         # The next rung takes twice as long as this one, and then all rows are to be fitted.
-        hurried = components is None and rung < LADDER[-1] and clock.left < 4 * (clock.used - started)
+        hurried = components is None and rung < most and clock.left < 4 * (clock.used - started)
         if hurried:
             break
     return Chosen(refined_on(every, best, clock), held_out, kept, hurried or clock.left <= 0)

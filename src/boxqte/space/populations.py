@@ -26,7 +26,7 @@ from boxqte.space.components import Component
 from boxqte.space.conditions import parse_condition, restrict_space
 from boxqte.space.dependence import Dependence, grouped, largest
 from boxqte.space.frequencies import with_data_mass
-from boxqte.space.mixtures import Cells, Mixture, choose
+from boxqte.space.mixtures import LADDER, Cells, Mixture, choose
 from boxqte.space.rows import MISSING, OUTSIDE, TableRows
 from boxqte.space.space import Space, read_space
 from boxqte.space.tables import table_of
@@ -115,6 +115,7 @@ class Population:
         random_state: int = 0,
         model: Any = None,
         where: str | None = None,
+        most: int = LADDER[-1],
         time_limit: float | None = None,
     ) -> Population:
         """Fit a mixture of products to the rows of a table: attributes depend on each other as they do in the rows.
@@ -129,7 +130,7 @@ class Population:
         space
             The space; its domains stay as they are.
         components
-            How many products; "auto" doubles their number up to 32 while that raises the log-likelihood of rows that the fit
+            How many products; "auto" doubles their number up to `most` while that raises the log-likelihood of rows that the fit
             has not seen. 1 is the product of the attributes' own frequencies, smoothed.
         random_state
             The seed.
@@ -137,6 +138,8 @@ class Population:
             The model that will be asked about, live or as a path: numeric attributes are then divided where it tests them.
         where
             A condition that rows must satisfy to count, such as `"age >= 60"`.
+        most
+            The largest number of products that "auto" tries: every question takes a search for each of them.
         time_limit
             Seconds for the fit; a note says if it was ended by that, and then it may differ from run to run.
 
@@ -155,6 +158,7 @@ class Population:
         space = _with_masses_to_take(space)
         number = number_of_components(components)
         seed = whole(random_state, "random_state", 0, error=SpaceError)
+        whole(most, "most", error=SpaceError)
         ensemble = None if model is None else _ensemble(model)
         rows = TableRows(space, table_of(frame))
         chosen = rows.chosen(where)
@@ -164,7 +168,7 @@ class Population:
             raise SpaceError(f"population: no row of the table lies in the space; the first one's '{name}': {why}")
         bins = bins_of(space, rows, inside, ensemble)
         codes = np.stack([own.codes(_kept(rows.values[own.attribute.name], inside)) for own in bins])
-        found = choose(codes, [own.even for own in bins], number, seed, clock)
+        found = choose(codes, [own.even for own in bins], number, seed, clock, most)
         mixture = _without_the_empty(found.mixture, codes.shape[1])
         cells = Cells.of(codes, [own.even for own in bins])
         ordered = [len(own.edges) - 1 if own.edges else 0 for own in bins]

@@ -53,7 +53,7 @@ def plan(grid: AnyGrid, options: BoxOptions, limits: Limits, *, notes: bool, roo
 def _exchange(grid: Grid, options: BoxOptions, limits: Limits, notes: bool, roots: Roots) -> Plan:
     """No attribute moves: x' differs from x in sensitive attributes only."""
     p = compile_problem(grid)
-    start = exchange_worker.root_boxes(p) if roots is None else roots(p)
+    start = exchange_worker.root_boxes(p) if roots is None else exchange_worker.in_runs(p, roots(p))
     room = (limits.memory_limit or half_of_memory()) // (8 * limits.workers)
     n_classes = len(p.combinations[1])
 
@@ -90,7 +90,7 @@ def _tolerance(grid: Grid, options: BoxOptions, limits: Limits, roots: Roots) ->
             "engine 'box': the leaf values differ so much in magnitude that epsilon > 0 cannot be answered exactly in two "
             "64-bit numbers; use engine 'exhaustive'"
         )
-    start = exchange_worker.root_boxes(p) if roots is None else roots(p)
+    start = exchange_worker.root_boxes(p) if roots is None else exchange_worker.in_runs(p, roots(p))
     room = (limits.memory_limit or half_of_memory()) // limits.workers
 
     def make_worker() -> window_worker.WindowWorker:
