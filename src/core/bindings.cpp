@@ -34,7 +34,8 @@ void bind_problem(nb::module_& m) {
              Array<const std::int32_t, 1> combination_axes, Array<const std::int32_t, 2> combination_cells,
              Array<const double, 1> combination_mass, Array<const std::int32_t, 1> partner_place,
              Array<const std::int32_t, 2> partner_ranges, int partner_order, int ordered_places, std::int64_t score_gap,
-             Array<const double, 1> probability_scale) {
+             Array<const double, 1> probability_scale, Array<const std::int32_t, 1> rule_start,
+             Array<const std::int32_t, 1> rule_axis, Array<const Word, 2> rule_mask, Array<const bool, 2> rule_bans) {
             Problem p;
             p.cuts = {to_vector(cut_axis),
                       to_vector(cut_start),
@@ -82,6 +83,8 @@ void bind_problem(nb::module_& m) {
                           partner_order,
                           ordered_places,
                           {score_gap, scale[0], scale[1], scale[2], scale[3]}};
+            p.rules = {to_vector(rule_start), to_vector(rule_axis), to_vector(rule_mask), {}};
+            p.rules.bans.assign(rule_bans.data(), rule_bans.data() + rule_bans.size());
             p.check();
             new (self) Problem(std::move(p));
           },
@@ -91,7 +94,7 @@ void bind_problem(nb::module_& m) {
           "base_residue"_a, "thresholds"_a, "threshold_residues"_a, "simple"_a, "all_confident"_a, "band"_a, "fuzz"_a,
           "counted"_a, "merges"_a, "points_matter"_a, "combination_axes"_a, "combination_cells"_a, "combination_mass"_a,
           "partner_place"_a, "partner_ranges"_a, "partner_order"_a, "ordered_places"_a, "score_gap"_a,
-          "probability_scale"_a);
+          "probability_scale"_a, "rule_start"_a, "rule_axis"_a, "rule_mask"_a, "rule_bans"_a);
 }
 
 }  // namespace boxqte

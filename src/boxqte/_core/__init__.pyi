@@ -67,6 +67,10 @@ class Problem:
         ordered_places: int,
         score_gap: int,
         probability_scale: NDArray[numpy.float64],
+        rule_start: NDArray[numpy.int32],
+        rule_axis: NDArray[numpy.int32],
+        rule_mask: NDArray[numpy.uint64],
+        rule_bans: NDArray[numpy.bool_],
     ) -> None: ...
 
 class ExchangeWorker:

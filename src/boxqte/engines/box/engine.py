@@ -47,6 +47,8 @@ class Box:
                 observers=companions.observers,
                 recorder=companions.recorder,
                 keeper=companions.keeper,
+                forbidden=search.forbidden.outside,
+                least_low=search.forbidden.in_all,
             )
         except KeyboardInterrupt:  # before the search began: nothing is proved yet
             return Outcome(Decided(), Status.INTERRUPTED)
