@@ -79,6 +79,10 @@ struct Thresholds {
   bool all_confident = true;  ///< the same of x alone
   std::int64_t band = 0;      ///< the library's rounding error
   std::int64_t fuzz = 0;      ///< our own, where values were rounded to fit 64 bits; 0 almost always
+  /// With a tolerance, what rules forbid has margins from here on, beyond all others: it has no class (Theorem 14).
+  bool capped = false;
+  std::int64_t cap = 0;
+  std::uint64_t cap_residue = 0;
   int counted = 0;  ///< 1: only x of class 1 count as unfair, -1: only x of class 0; x is in combination 0 then
 };
 

@@ -55,6 +55,7 @@ class Problem:
         all_confident: bool,
         band: int,
         fuzz: int,
+        capped: bool,
         counted: int,
         merges: bool,
         points_matter: bool,

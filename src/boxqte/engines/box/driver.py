@@ -296,7 +296,7 @@ class _Run:
             masses = tuple(a + b for a, b in zip(masses, inside.sums()))
             self.proved = tuple(max(down(a), b) for a, b in zip(masses, self.proved))
         fair, unfair, low = (max(down(a), b) for a, b in zip(masses, self.proved))
-        return Decided(fair, unfair, max(low, self.least_low))
+        return Decided(fair, unfair, low if low >= self.least_low else self.least_low)
 
 
 def drive(
@@ -344,9 +344,7 @@ def drive(
     if recorder is not None:
         inside = None
     whole = watch.seconds_left
-    run = _Run(
-        roots, masses, limits, batch, call_nodes, rounding, observers, recorder, forbidden, least_low
-    )
+    run = _Run(roots, masses, limits, batch, call_nodes, rounding, observers, recorder, forbidden, least_low)
     saved = None if keeper is None else keeper.restore(len(run.open.used), watch)
     if saved is not None:
         run.restore(saved)

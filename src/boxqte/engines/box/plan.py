@@ -36,6 +36,9 @@ class Banned(NamedTuple):
     """At most the mass of all of it in the boxes that were asked for."""
 
 
+NOTHING_BANNED = Banned()
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """A search that is ready to be driven."""
@@ -47,7 +50,7 @@ class Plan:
     batch: int
     inside: Inside | None = None
     """How bounds inside open boxes are found, where the search has such."""
-    forbidden: Banned = Banned()
+    forbidden: Banned = NOTHING_BANNED
     """What is known of the mass that the rules forbid."""
 
     @property
@@ -93,7 +96,7 @@ def _roots(problem: Problem, roots: Roots) -> tuple[BoxArray, Banned]:
     """Where the search starts, cut along the rules (docs/engine.md, Theorem 14)."""
     boxes = exchange_worker.root_boxes(problem) if roots is None else roots(problem)
     if not problem.grid.forbidden:
-        return boxes, Banned()
+        return boxes, NOTHING_BANNED
     whole = len(boxes) == 1 and exchange_worker.holds_all_mass(problem, boxes[0])
     left, gone = cut_boxes(boxes, problem.cutting_rules)
     if not problem.grid.has_tolerance:  # several rules together may leave nobody
@@ -105,8 +108,8 @@ def _roots(problem: Problem, roots: Roots) -> tuple[BoxArray, Banned]:
 
 def _nobody(problem: Problem, boxes: BoxArray) -> npt.NDArray[np.bool_]:
     """The boxes in which no combination with any mass is allowed."""
-    found: npt.NDArray[np.bool_] = ~((problem.combinations[1] > 0) & ~problem.banned_in(boxes)).any(axis=1)
-    return found
+    found: npt.NDArray[np.bool_] = np.any((problem.combinations[1] > 0) & ~problem.banned_in(boxes), axis=1)
+    return ~found
 
 
 def _classes(grid: ClassGrid, notes: bool) -> Plan:

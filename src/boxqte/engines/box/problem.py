@@ -14,12 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte import _core
-from boxqte.engines.box.rules import Part, Rule, holding, mask_words, rules_of
+from boxqte.engines.box.rules import Part, Rule, asked_parts, holding, mask_words, rules_of
 from boxqte.errors import EngineError
 from boxqte.exact import down, up
 from boxqte.questions.axes import Cell
 from boxqte.questions.grid import AnyGrid, Grid, Thresholds
+from boxqte.questions.rule_trees import with_rule_trees
 from boxqte.questions.scores import ProbabilityScale
+from boxqte.questions.variations import far_beyond
 
 FloatArray = npt.NDArray[np.float64]
 BITS = 61  # sums of margins and thresholds stay below 2**BITS in magnitude
@@ -82,6 +84,8 @@ class Problem:
     shift: int
     merges: bool
     """whether two sums with equal rounded values and equal residues are certainly equal"""
+    cap: int | None
+    """with a tolerance: from this margin on, beyond all others, is what rules forbid; None if they forbid nothing here"""
 
     @property
     def n_axes(self) -> int:
@@ -137,6 +141,9 @@ class Problem:
 
 def compile_problem(grid: Grid) -> Problem:
     """Renumber axes and cuts, and bring the leaf values into 64 bits (exactly, where they fit)."""
+    asked, cap = grid, None
+    if grid.has_tolerance and grid.forbidden:
+        grid, cap = _with_rule_trees(grid)
     used = used_axes(grid)
     where = {axis: i for i, axis in enumerate(used)}
     order = sorted(
@@ -162,7 +169,7 @@ def compile_problem(grid: Grid) -> Problem:
     value, base, thresholds, band, fuzz, shift = into_64_bits(grid)
     residue, base_residue, merges = _residues(grid, fuzz, shift)
     return Problem(
-        grid=grid,
+        grid=asked,
         axis_ids=tuple(used),
         sensitive=np.array([grid.axes[a].sensitive for a in used], bool),
         cuts=Cuts(axis, start, prefix, cut_masks, implied_at, implied),
@@ -180,12 +187,21 @@ def compile_problem(grid: Grid) -> Problem:
         fuzz=fuzz,
         shift=shift,
         merges=merges,
+        cap=cap,
     )
+
+
+def _with_rule_trees(grid: Grid) -> tuple[Grid, int | None]:
+    """The grid with a tree for every rule that is about more than axes along which x' stays, and the least margin there."""
+    fixed = {a for a, axis in enumerate(grid.axes) if not axis.sensitive and not axis.moves}
+    rules = [one for one in grid.forbidden if not {a for a, _ in one.masks} <= fixed]
+    far = far_beyond(grid)
+    return (with_rule_trees(grid, rules, 2 * far), far) if rules else (grid, None)
 
 
 def used_axes(grid: AnyGrid) -> list[int]:
     """The grid's axes that some tree cuts or some rule mentions, in order: those of the kernels and of the driver's boxes."""
-    return sorted({cut.axis for cut in grid.cuts} | {axis for one in grid.forbidden for axis, _ in one.masks})
+    return sorted({cut.axis for cut in grid.cuts} | {axis for parts in asked_parts(grid) for axis, _ in parts})
 
 
 def _combinations(problem: Problem) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
@@ -248,14 +264,15 @@ def _core_problem(problem: Problem) -> _core.Problem:
         residue=problem.residue.view(np.uint64),
         base=problem.base,
         base_residue=problem.base_residue % (1 << 64),
-        thresholds=np.array([t.pos, t.neg, t.conf_pos, t.conf_neg], np.int64),
+        thresholds=np.array([t.pos, t.neg, t.conf_pos, t.conf_neg, (problem.cap or 0) >> problem.shift], np.int64),
         threshold_residues=np.array(
-            [v % (1 << 64) for v in (exact.pos, exact.neg, exact.conf_pos, exact.conf_neg)], np.uint64
+            [v % (1 << 64) for v in (exact.pos, exact.neg, exact.conf_pos, exact.conf_neg, problem.cap or 0)], np.uint64
         ),
         simple=exact.signs_only,  # the rounded thresholds cannot tell
         all_confident=exact.all_confident,
         band=problem.band,
         fuzz=problem.fuzz,
+        capped=problem.cap is not None,
         counted=t.counted,
         merges=problem.merges,
         points_matter=points_matter(problem),

@@ -32,17 +32,22 @@ class Rule(NamedTuple):
 
 def rules_of(grid: AnyGrid, at: Mapping[int, int]) -> list[Rule]:
     """The rules, where `at` has the axes of the grid along which boxes are cut, with their places in the boxes."""
-    rules = []
-    for one in grid.forbidden:
-        whole = {a: (1 << grid.axes[a].n_cells) - 1 for a, _ in one.masks}
-        asked = [(a, mask) for a, mask in one.masks if mask != whole[a]]
-        rules.append(
-            Rule(
-                tuple(sorted((at[a], mask) for a, mask in asked if a in at)),
-                tuple(sorted((a, mask) for a, mask in asked if a not in at)),
-            )
+    return [
+        Rule(
+            tuple(sorted((at[a], mask) for a, mask in parts if a in at)),
+            tuple(sorted((a, mask) for a, mask in parts if a not in at)),
         )
-    return rules
+        for parts in asked_parts(grid)
+    ]
+
+
+def asked_parts(grid: AnyGrid) -> list[list[Part]]:
+    """Of every rule that forbids something the axes of the grid that it asks about, with the cells."""
+    found = []
+    for one in grid.forbidden:
+        if all(mask for _, mask in one.masks):
+            found.append([(a, mask) for a, mask in one.masks if mask != (1 << grid.axes[a].n_cells) - 1])
+    return found
 
 
 def cut_along_rules(box: Sequence[int], rules: Iterable[Rule]) -> tuple[list[list[int]], list[list[int]]]:
