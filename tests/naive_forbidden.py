@@ -88,11 +88,52 @@ def naive_verdicts(grid: Grid) -> dict[tuple[int, ...], str]:
     return verdicts
 
 
-def naive_masses(grid: Grid) -> Masses:
+def naive_masses(grid: Any) -> Masses:
+    """The mass of every verdict."""
     sums = dict.fromkeys(("fair", "unfair", "low", "forbidden"), Fraction(0))
-    for cells, verdict in naive_verdicts(grid).items():
+    for cells, verdict in (naive_verdicts if isinstance(grid, Grid) else naive_class_verdicts)(grid).items():
         mass = Fraction(1)
         for axis, c in zip(grid.axes, cells):
             mass *= axis.refined_masses[c]
         sums[verdict] += mass
     return Masses(sums["fair"], sums["unfair"], sums["low"] + sums["forbidden"], sums["forbidden"])
+
+
+def naive_class_verdicts(grid: Any) -> dict[tuple[int, ...], str]:
+    """The same for three classes and more."""
+    margins, gone = {}, naive_forbidden(grid)
+    shape = [axis.n_cells for axis in grid.axes]
+    for cells in product(*map(range, shape)):
+        totals = list(grid.bases)
+        for tree, root in enumerate(grid.roots.tolist()):
+            node = root
+            while grid.cut[node] >= 0:
+                cut = grid.cuts[grid.cut[node]]
+                node = int((grid.yes if cut.mask >> cells[cut.axis] & 1 else grid.no)[node])
+            row, output = grid.leaf_values[grid.leaf[node]], int(grid.tree_output[tree])
+            for k in range(len(totals)):
+                totals[k] += row[k] if output < 0 else row[0] if output == k else 0
+        margins[cells] = totals
+    classes = np.array([margins[cells].index(max(margins[cells])) for cells in product(*map(range, shape))]).reshape(
+        shape
+    )
+    sensitive = [a for a, axis in enumerate(grid.axes) if axis.sensitive]
+    verdicts = {}
+    for cells in product(*(range(len(axis.refined)) for axis in grid.axes)):
+        own = tuple(int(axis.base[c]) for axis, c in zip(grid.axes, cells))
+        if gone[own]:
+            verdicts[cells] = "forbidden"
+        elif not grid.confident(margins[own]):
+            verdicts[cells] = "low"
+        else:
+            hit = ~gone & (classes != classes[own])
+            if sensitive and all(grid.axes[a].single[own[a]] for a in sensitive):
+                same = np.ones_like(gone)
+                for a in sensitive:
+                    along = [1] * gone.ndim
+                    along[a] = -1
+                    same = same & (np.arange(gone.shape[a]) == own[a]).reshape(along)
+                hit = hit & ~same
+            window = tuple(slice(int(x.near_lo[c]), int(x.near_hi[c]) + 1) for x, c in zip(grid.axes, cells))
+            verdicts[cells] = "unfair" if hit[window].any() else "fair"
+    return verdicts

@@ -16,7 +16,7 @@ from boxqte.engines.box import classes, exchange_worker, window_worker
 from boxqte.engines.box.driver import Worker
 from boxqte.engines.box.inside import Inside
 from boxqte.engines.box.options import BoxOptions
-from boxqte.engines.box.problem import Problem, compile_problem
+from boxqte.engines.box.problem import Problem, compile_problem, used_axes
 from boxqte.engines.box.rules import cut_boxes
 from boxqte.engines.protocol import BoxArray, FloatArray, Limits
 from boxqte.errors import EngineError
@@ -114,10 +114,18 @@ def _nobody(problem: Problem, boxes: BoxArray) -> npt.NDArray[np.bool_]:
 
 def _classes(grid: ClassGrid, notes: bool) -> Plan:
     """Three classes or more, any epsilon."""
-    axis_ids = classes.ClassWorker(grid).decider.problem.axis_ids
+    axis_ids = tuple(used_axes(grid))
     problem = classes.ClassProblem(grid, axis_ids)
-    roots = classes.root_ranges(grid, axis_ids)
-    return Plan(problem, lambda: classes.ClassWorker(grid, notes=notes), roots, np.ones(1), classes.FRONTIER)
+    ranges = classes.root_ranges(grid, axis_ids)
+    masses = classes.ClassWorker(grid).mass(ranges) if grid.forbidden else np.ones(1)
+    return Plan(
+        problem,
+        lambda: classes.ClassWorker(grid, notes=notes),
+        classes.encode(ranges, classes.words_for(grid, axis_ids)),
+        masses,
+        classes.FRONTIER,
+        forbidden=Banned(float(grid.forbidden_mass), grid.forbidden_mass) if grid.forbidden else NOTHING_BANNED,
+    )
 
 
 def _tolerance(grid: Grid, options: BoxOptions, limits: Limits, roots: Roots) -> Plan:

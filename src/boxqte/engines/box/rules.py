@@ -50,6 +50,13 @@ def asked_parts(grid: AnyGrid) -> list[list[Part]]:
     return found
 
 
+def too_many_boxes() -> EngineError:
+    """What is said if the rules are too many for boxes."""
+    return EngineError(
+        f"engine 'box': the rules cut the space into more than {MOST_BOXES} boxes; use engine 'sample', or fewer rules"
+    )
+
+
 def cut_along_rules(box: Sequence[int], rules: Iterable[Rule]) -> tuple[list[list[int]], list[list[int]]]:
     """Disjoint parts of a box (a mask of cells for every axis), on each of which every rule holds or holds nowhere: those
     that are not forbidden as a whole, and those that are.
@@ -78,10 +85,7 @@ def cut_along_rules(box: Sequence[int], rules: Iterable[Rule]) -> tuple[list[lis
             if not divided:
                 left.append(held)
                 if len(left) > MOST_BOXES:
-                    raise EngineError(
-                        f"engine 'box': the rules cut the space into more than {MOST_BOXES} boxes; use engine 'sample', or "
-                        "fewer rules"
-                    )
+                    raise too_many_boxes()
                 continue
             # The same cells, as many rules as possible at once; first those that leave nothing.
             uses = Counter(
