@@ -57,6 +57,7 @@ def population(space: Space, frame: Any, *, where: str | None = None) -> Populat
     rows = TableRows(space, table_of(frame))
     chosen = rows.chosen(where)
     notes = []
+    own = []
     for attribute in space:
         values = [v for v, keep in zip(rows.values[attribute.name], chosen) if keep]
         counts = Counter(values)
@@ -71,5 +72,5 @@ def population(space: Space, frame: Any, *, where: str | None = None) -> Populat
         if outside:
             how += f"; rows outside the domain, left out: {outside}"
         notes.append(f"{attribute.name}: {how}")
-        space = space.with_attribute(changed)
-    return Population(space, int(np.count_nonzero(chosen)), tuple(notes))
+        own.append(changed)
+    return Population(space.with_attributes(own), int(np.count_nonzero(chosen)), tuple(notes))
