@@ -33,7 +33,7 @@ def naive_margins(grid: Grid) -> np.ndarray[Any, Any]:
 
 def _tree(grid: Grid, node: int, shape: list[int]) -> Any:
     if grid.cut[node] < 0:
-        return grid.values[grid.leaf[node]]
+        return np.array(grid.values[grid.leaf[node]], object)
     cut = grid.cuts[grid.cut[node]]
     along = [1] * len(shape)
     along[cut.axis] = shape[cut.axis]

@@ -198,7 +198,7 @@ class PointDecider:
         target, slack = self._targets(search.problem, F, partners)
         b.verdict[(slack == BEYOND) & (b.verdict == OPEN)] = CLOSE
         if search.seeks:
-            target[:, search.seeks > 0] = NOBODY.max if search.seeks > 0 else NOBODY.min
+            target[:, int(search.seeks > 0)] = NOBODY.max if search.seeks > 0 else NOBODY.min
         ranges = np.array([(*low, *high) for low, high in zip(partners.low, partners.high)], np.int32).T
         search.core.decide_targets(
             b.points, b.verdict, b.witness, target, slack, partners.axis, np.ascontiguousarray(ranges), budget, workers,
