@@ -198,7 +198,7 @@ def root_ranges(grid: ClassGrid, axis_ids: tuple[int, ...]) -> Ranges:
     """The whole space as one box of refined cells; with rules, as boxes in which nothing is forbidden."""
     axes = [grid.axes[a] for a in axis_ids]
     whole = [(1 << axis.n_cells) - 1 for axis in axes]
-    boxes = []
+    boxes: list[tuple[tuple[int, int], ...]] = []
     for masks in cut_along_rules(whole, rules_of(grid, {a: i for i, a in enumerate(axis_ids)}))[0]:
         runs = [_runs(mask) for mask in masks]
         if len(boxes) + math.prod(map(len, runs)) > MOST_BOXES:
