@@ -382,7 +382,7 @@ def flips(asked: Asked, store: RegionStore, boxes: Boxes, limits: Limits) -> tup
     axes = [a for a in grid.axes if a.sensitive and any(grid.axes[cut.axis] is a for cut in grid.cuts)]
     if binary(grid).partners is not None and grid.property.asks_scores:
         return _score_directions(asked, problem, boxes, limits)
-    if grid.mutual and len(axes) == 1 and axes[0].n_cells <= MANY_VALUES:
+    if grid.mutual and len(axes) == 1 and axes[0].n_cells <= MANY_VALUES and not grid.forbidden:
         return _flips_by_value(asked, problem, boxes, axes[0], limits)
     ups, one_done = _unfair_in(asked, one_class_grid(binary(grid), False), problem, boxes, limits)
     downs, two_done = _unfair_in(asked, one_class_grid(binary(grid), True), problem, boxes, limits)

@@ -119,6 +119,8 @@ def _most(decided: Decided) -> Fraction:
 def same_for_all(grid: AnyGrid, axis: Axis) -> bool:
     """Whether the verdict on x does not depend on its value here: no tree asks, or only classes count and all x' are free."""
     asked = any(grid.axes[cut.axis] is axis for cut in grid.cuts)
+    if any(grid.axes[a] is axis for one in grid.forbidden for a, _ in one.masks):
+        return False
     if not grid.has_tolerance:
         return not asked or (axis.sensitive and grid.mutual)
     return not asked and not axis.sensitive

@@ -425,13 +425,13 @@ def shown_partners(grid: AnyGrid, values: GridValues, cells: npt.NDArray[np.inte
 
 
 def alike(grid: AnyGrid, a: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """base cell -> the first and the last cell of the stretch around it in which no cut tells two cells apart.
+    """base cell -> the first and the last cell of the stretch around it in which no cut and no rule tells two cells apart.
 
     All their x' have the same margin. A window of places takes all of a stretch or nothing, so the value of a stretch that is
     nearest to x is within a bounded change, while a cell of it may lie beyond.
     """
     axis = grid.axes[a]
-    masks = [cut.mask for cut in grid.cuts if cut.axis == a]
+    masks = [cut.mask for cut in grid.cuts if cut.axis == a] + masks_of_rules(grid, a)
     n = axis.n_cells
     first, last = np.arange(n), np.arange(n)
     for c in range(1, n):
@@ -441,6 +441,11 @@ def alike(grid: AnyGrid, a: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.
         if first[c + 1] == first[c]:
             last[c] = last[c + 1]
     return first, last
+
+
+def masks_of_rules(grid: AnyGrid, a: int) -> list[int]:
+    """The sets of cells of an axis that rules mention."""
+    return [mask for one in grid.forbidden for axis, mask in one.masks if axis == a]
 
 
 def _some_refined(axis: Any) -> npt.NDArray[np.int64]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -16,9 +16,10 @@ import numpy as np
 
 from boxqte.errors import EngineError
 from boxqte.questions.axes import Axis, Cell, Int32Array
-from boxqte.questions.grid import AnyGrid, Cut, Grid
+from boxqte.questions.grid import AnyGrid, Cut, Forbidden, Grid
 from boxqte.questions.variations import far_beyond, part_of_cell
 from boxqte.space.attributes import Attribute
+from boxqte.space.boxes import allowed_share
 from boxqte.space.conditions import part_text
 
 NAME = "sensitive value"
@@ -77,7 +78,29 @@ def combined_grid(grid: Grid, chosen: Sequence[Combination]) -> Grid:
         else:
             j = sensitive.index(cut.axis)
             asked.append((new, sum(1 << i for i, combo in enumerate(chosen) if cut.mask >> combo.cells[j] & 1)))
-    return replace(_regrown(grid, asked, new, n), axes=(*(grid.axes[a] for a in others), axis))
+    forbidden = _combined_rules(grid.forbidden, where, sensitive, chosen)
+    return replace(_regrown(grid, asked, new, n), axes=(*(grid.axes[a] for a in others), axis), forbidden=forbidden)
+
+
+def _combined_rules(
+    forbidden: Sequence[Forbidden], where: Mapping[int, int], sensitive: Sequence[int], chosen: Sequence[Combination]
+) -> tuple[Forbidden, ...]:
+    """What rules forbid, where the sensitive axes are one: some of the chosen combinations, on the same other cells."""
+    found = []
+    for one in forbidden:
+        own = [(sensitive.index(a), mask) for a, mask in one.masks if a not in where]
+        banned = sum(1 << i for i, combo in enumerate(chosen) if all(m >> combo.cells[j] & 1 for j, m in own))
+        if banned:
+            found.append(Forbidden((*((where[a], mask) for a, mask in one.masks if a in where), (len(where), banned))))
+    return tuple(found)
+
+
+def forbidden_in(grid: AnyGrid, group: Combination) -> Fraction:
+    """The share of the inputs in a combination that rules forbid, exactly."""
+    sensitive = [a for a, axis in enumerate(grid.axes) if axis.sensitive]
+    where = {a: a for a, axis in enumerate(grid.axes) if not axis.sensitive}
+    boxes = [one.masks[:-1] for one in _combined_rules(grid.forbidden, where, sensitive, [group])]
+    return 1 - allowed_share(boxes, {a: axis.masses for a, axis in enumerate(grid.axes)})
 
 
 def class_1_grid(grid: Grid, group: Combination) -> Grid:
