@@ -380,6 +380,7 @@ class Capability(Enum):
     CERTIFICATE = "certificates"
     CLUSTER = "a Dask cluster"
     PARTNERS = "monotonicity, scores and bounded changes"
+    RULES = "spaces with rules"
 
 
 class Engine(Protocol):

@@ -12,6 +12,7 @@ WORDS: dict[Capability, tuple[type[BoxQTEError], str]] = {
     Capability.CHECKPOINT: (CheckpointError, "cannot save its state (checkpoint)"),
     Capability.CERTIFICATE: (CertificateError, "writes no certificate"),
     Capability.CLUSTER: (EngineError, "runs in this process only"),
+    Capability.RULES: (EngineError, "lets x and x' be any input of the space, also one that a rule forbids"),
     Capability.PARTNERS: (EngineError, "lets x' be any input that differs in a sensitive attribute"),
 }
 
@@ -46,6 +47,7 @@ def refuse(name: str, grid: AnyGrid, companions: Companions) -> None:
         Capability.CHECKPOINT: companions.keeper is not None,
         Capability.CERTIFICATE: companions.recorder is not None,
         Capability.CLUSTER: companions.cluster is not None,
+        Capability.RULES: bool(grid.forbidden),
         Capability.PARTNERS: isinstance(grid, Grid) and grid.partners is not None,
     }
     able = engine_class(name).capabilities

@@ -36,7 +36,6 @@ from boxqte.questions.grid import AnyGrid, Cut, Forbidden, Grid, Partners, Trees
 from boxqte.questions.properties import Monotonicity, Property, ScoreFairness, check_property
 from boxqte.questions.scores import ProbabilityScale
 from boxqte.space.attributes import Attribute
-from boxqte.space.boxes import allowed_share
 from boxqte.space.conditions import Part
 from boxqte.space.space import Space
 
@@ -138,7 +137,7 @@ def _ruled(space: Space) -> dict[str, tuple[Part, ...]]:
 
 
 def _forbidden(space: Space, axes: Sequence[Axis]) -> tuple[Forbidden, ...]:
-    """What the rules forbid, as cells; boxes that are empty or lie in another one of the same axes are left out."""
+    """What the rules forbid, as cells; boxes without cells are left out."""
     at = {axis.attribute.name: (a, axis) for a, axis in enumerate(axes)}
     masks: dict[tuple[str, Part], int] = {}
     found: dict[Forbidden, None] = {}
@@ -150,9 +149,6 @@ def _forbidden(space: Space, axes: Sequence[Axis]) -> tuple[Forbidden, ...]:
             if all(masks[pair] for pair in box):
                 own = ((at[name][0], masks[name, part]) for name, part in box)
                 found[Forbidden(tuple((a, mask) for a, mask in own if mask != (1 << axes[a].n_cells) - 1))] = None
-    masses = {a: axis.masses for a, axis in enumerate(axes)}
-    if space.mass == "cells" and not allowed_share([one.masks for one in found], masses):
-        raise SpaceError("rules: no cell of the grid is left that they do not forbid")
     return tuple(found)
 
 

@@ -89,7 +89,7 @@ def _restricted_cells(grid: AnyGrid, parts: Mapping[str, Part], text: str) -> tu
             raise _nobody(text)
         masses = tuple(m / mass if inside else Fraction(0) for m, inside in zip(axes[at].masses, held))
         axes[at], share = replace(axes[at], masses=masses, refined_masses=masses), share * mass
-    return _not_emptied(replace(grid, axes=tuple(axes)), text), share
+    return replace(grid, axes=tuple(axes)), share
 
 
 def _holds(part: Part, cell: Cell) -> bool | None:

@@ -98,7 +98,10 @@ class Space:
             if name not in self.names:
                 raise SpaceError(f"sensitive: {self._no_attribute(name)}")
         object.__setattr__(self, "rules", read_rules(rules, self.attributes))
-        if self.rules and mass is None and not self.allowed:
+        if self.rules and mass is not None:
+            raise SpaceError("rules: cut cells further, so that they cannot count the same; leave them out, or the space's "
+                             "mass 'cells'")  # fmt: skip
+        if self.rules and not self.allowed:
             raise SpaceError(f"rules: no input is left with positive mass; {emptying(self.rules, self._products())}")
 
     @property
@@ -135,7 +138,7 @@ class Space:
 
     @cached_property
     def allowed(self) -> Fraction:
-        """The mass of the inputs that no rule forbids, exactly; where cells count the same only a grid knows it.
+        """The mass of the inputs that no rule forbids, exactly.
 
         Examples
         --------
