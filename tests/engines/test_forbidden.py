@@ -12,18 +12,28 @@ import pytest
 
 from boxqte.engines.box.engine import Box
 from boxqte.engines.box.options import BoxOptions
-from boxqte.engines.box.problem import compile_problem
+from boxqte.engines.box.problem import compile_problem, used_axes
 from boxqte.engines.box.rules import Rule, cut_along_rules
 from boxqte.engines.kinds import FAIR, LOW, UNFAIR
+from boxqte.engines.mixture import run_pieces
 from boxqte.engines.point import point_decider
-from boxqte.engines.protocol import Limits, Status, Watch
+from boxqte.engines.protocol import Engine, Limits, Outcome, Status, Watch
+from boxqte.engines.sample.draws import Stratum
+from boxqte.engines.sample.engine import Sample, SampleOptions, sample
 from boxqte.questions.building import build_any_grid, build_grid
 from boxqte.questions.grid import AnyGrid, Forbidden, Grid
+from boxqte.questions.pieces import pieces_of
 from tests.engines.test_box_tolerance import wide_leaves
 from tests.engines.test_point_partners import questions
+from tests.naive import NaiveAnswer, naive_quantify
 from tests.naive_classes import random_class_problem
 from tests.naive_forbidden import naive_class_verdicts, naive_forbidden, naive_masses, naive_verdicts
-from tests.strategies import random_problem
+from tests.naive_mixture import naive_mixture
+from tests.naive_questions import naive_measure
+from tests.questions.test_partners import asked
+from tests.random_mixtures import random_mixture
+from tests.random_rules import with_rules as with_texts
+from tests.strategies import Problem, random_problem
 
 ONE = Limits(workers=1)
 OPTIONS = (
@@ -148,13 +158,115 @@ def test_many_classes_with_many_random_rules(block: int) -> None:
     assert sum(check_classes(seed) for seed in range(1000 + 100 * block, 1100 + 100 * block)) > 0
 
 
+# --- rules as users write them, against the oracle of the whole ---
+
+
+def assert_holds(problem: Problem, expected: NaiveAnswer, engine: Engine, limits: Limits = ONE) -> Outcome:
+    """An engine's run on all products, and what it has proved: of what the rules leave, as the oracle says it."""
+    pieces = pieces_of(build_any_grid(*problem))
+    watch = Watch(limits)
+    outcome = run_pieces(engine, pieces, limits, watch).whole
+    left = 1 - expected.forbidden
+    exact = {
+        "unfair": expected.counterexample * left,
+        "fair": (expected.confident - expected.counterexample) * left,
+        "low": 1 - expected.confident * left,
+    }
+    for kind, mass in exact.items():
+        proved = Fraction(getattr(outcome.decided, kind))
+        assert proved <= mass, kind
+        if outcome.status is Status.CONVERGED:
+            assert proved > mass - Fraction(1, 10**11), kind
+    assert outcome.decided.low >= expected.forbidden
+    if expected.measure is not None:
+        assert all(lower <= expected.measure <= upper for _, lower, upper in watch.trace)
+        drawn = outcome.statistical
+        assert drawn is None or drawn.lower <= expected.measure <= drawn.upper
+    return outcome
+
+
+def check_texts(seed: int) -> None:
+    rng = random.Random(seed)
+    kind = seed % 4
+    if kind == 0:
+        problem = with_texts(rng, random_mixture(rng, max_pieces=200, max_pairs=10_000))
+        expected = naive_mixture(*problem)
+    else:
+        problem = with_texts(rng, random_problem(rng, eps=kind == 1, max_pieces=200, max_pairs=10_000))
+        expected = naive_quantify(*problem)
+    assert assert_holds(problem, expected, Box(rng.choice(OPTIONS))).status is Status.CONVERGED
+    assert_holds(problem, expected, Box(BoxOptions(finish_limit=5)), replace(ONE, node_limit=rng.randint(1, 20)))
+    assert_holds(problem, expected, Sample(SampleOptions(points=500)))
+
+
+def check_written_questions(seed: int) -> None:
+    rng = random.Random(seed)
+    problem = with_texts(rng, random_problem(rng, eps=False, max_pieces=60))
+    for prop in asked(problem, seed):
+        own = problem._replace(property=prop)
+        assert_holds(own, naive_measure(*own), Box(rng.choice(OPTIONS)))
+
+
+def test_rules_as_they_are_written_equal_the_oracle() -> None:
+    for seed in range(40):
+        check_texts(seed)
+
+
+def test_questions_about_partners_with_rules_as_they_are_written_equal_the_oracle() -> None:
+    for seed in range(6):
+        check_written_questions(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(20))
+def test_a_thousand_rules_as_they_are_written_equal_the_oracle(block: int) -> None:
+    for seed in range(1000 + 60 * block, 1060 + 60 * block):
+        check_texts(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(10))
+def test_many_questions_about_partners_with_rules_as_they_are_written_equal_the_oracle(block: int) -> None:
+    for seed in range(1000 + 30 * block, 1030 + 30 * block):
+        check_written_questions(seed)
+
+
+def test_what_is_proved_outside_and_what_is_open_add_up_and_draws_from_it_hold_the_oracle() -> None:
+    """A forbidden x in an open box is drawn, and is low; what is forbidden elsewhere is low already."""
+    opened = 0
+    for seed in range(60):
+        rng = random.Random(seed)
+        if seed % 3 == 2:
+            grid = with_rules(rng, build_any_grid(*random_class_problem(seed, max_pieces=150, max_pairs=8000)))
+        else:
+            grid = with_rules(rng, build_grid(*random_problem(rng, eps=seed % 3 == 1, max_pieces=150, max_trees=12)))
+        few = replace(ONE, node_limit=rng.randint(1, 4))
+        outcome = Box(BoxOptions(finish_limit=5, mixed_limit=0, cell_limit=1)).run(grid, few, Watch(few))
+        if outcome.open is None:
+            continue
+        opened += bool(grid.forbidden)
+        outside = outcome.outside
+        assert outside is not None
+        parts = (outside.fair, outside.unfair, outside.low)
+        assert float(sum(parts)) + outcome.open.masses().sum() == pytest.approx(1, abs=1e-9)
+        strata = [Stratum(Fraction(1), grid, outcome.open, tuple(used_axes(grid)))]
+        options = SampleOptions(points=3000)
+        drawn = sample(grid, strata, outside, ONE, Watch(ONE), options, certain=outcome.decided).statistical
+        expected = naive_masses(grid)
+        if drawn is not None and expected.low < 1:
+            assert drawn.lower <= 1 - expected.unfair / (1 - expected.low) <= drawn.upper
+    assert opened > 10
+
+
 def test_boxes_are_cut_into_disjoint_parts_on_which_every_rule_holds_or_holds_nowhere() -> None:
     rng = random.Random(3)
     for _ in range(50):
         sizes = [rng.randint(1, 4) for _ in range(4)]
         rules = [
             Rule(
-                tuple((a, rng.randint(1, (1 << sizes[a]) - 1)) for a in sorted(rng.sample(range(4), rng.randint(0, 3)))),
+                tuple(
+                    (a, rng.randint(1, (1 << sizes[a]) - 1)) for a in sorted(rng.sample(range(4), rng.randint(0, 3)))
+                ),
                 ((9, 1),) if rng.random() < 0.4 else (),
             )
             for _ in range(rng.randint(1, 5))

@@ -49,7 +49,7 @@ class Auto:
 
     name = "auto"
     Options = AutoOptions
-    capabilities = frozenset(Capability) - {Capability.RULES}
+    capabilities = frozenset(Capability)
 
     def __init__(self, options: AutoOptions | None = None):
         self.options = options or AutoOptions()

@@ -17,7 +17,7 @@ class Box:
 
     name = "box"
     Options = BoxOptions
-    capabilities = frozenset(Capability) - {Capability.RULES}
+    capabilities = frozenset(Capability)
 
     def __init__(self, options: BoxOptions | None = None):
         self.options = options or BoxOptions()

@@ -71,7 +71,7 @@ class Sample:
 
     name = "sample"
     Options = SampleOptions
-    capabilities = frozenset({Capability.MANY_CLASSES, Capability.PARTNERS})
+    capabilities = frozenset({Capability.MANY_CLASSES, Capability.PARTNERS, Capability.RULES})
 
     def __init__(self, options: SampleOptions | None = None):
         self.options = options or SampleOptions()
