@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from boxqte.answers.allowed import most_unfair
 from boxqte.answers.asked import Asked
 from boxqte.answers.existence import counterexample_cells
 from boxqte.answers.regions import Boxes, RegionStore, held_cells
@@ -116,7 +117,7 @@ def sample(
         weight * max(Fraction(store.mass) - Fraction(store.elsewhere) - store.rounding, Fraction(0))
         for (weight, _), store in zip(sources, stores)
     )
-    share = 1.0 if complete else down(found / max(Fraction(result.counterexample.upper), found)) if found else 0.0
+    share = 1.0 if complete else down(found / max(most_unfair(result), found)) if found else 0.0
     agreed = replayed(asked.model, values, x, other) if replay else None
     denied = np.zeros(0, np.int64) if agreed is None else np.flatnonzero(~agreed)
     return Sample(values.frame(x), values.frame(other), complete, share, agreed is not None, denied)
