@@ -13,7 +13,7 @@ from boxqte.answers.checkpoint import EVERY, Checkpoint, identity
 from boxqte.answers.pieces import remembered, search
 from boxqte.answers.regions import RegionStore
 from boxqte.answers.remarks import remarks
-from boxqte.answers.result import ModelSummary, Result, world_of
+from boxqte.answers.result import ModelSummary, Result, ruled_of, world_of
 from boxqte.basics.checks import MAX_WORKERS, number, seconds, whole, worker_count
 from boxqte.engines import DEFAULT_ENGINE, engine_class, make_engine
 from boxqte.engines.options import check_types
@@ -96,6 +96,7 @@ def measure(
         details=outcome.details,
         statistical=outcome.statistical,
         all_confident=not grid.low_possible,
+        ruled=ruled_of(space, pieces),
         world=world_of(space),
     )
     result = remembered(result, whole, weights, asked, found)

@@ -187,7 +187,7 @@ def _partner_extremes(grid: Grid, partners: Partners, F: npt.NDArray[Any]) -> tu
     allowed = allowed_cells(grid)
     found = []
     for best, ranges, nobody in ((np.min, partners.low, FAR), (np.max, partners.high, -FAR)):
-        G = F if allowed.size == 1 else np.where(allowed, F, nobody)
+        G = F if allowed.size == 1 else np.where(allowed, F.astype(object), np.array(nobody, object))
         G = best(G, axis=others, keepdims=True) if others else G
         if partners.axis < 0:
             found.append(np.broadcast_to(G, F.shape))

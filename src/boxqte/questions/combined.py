@@ -78,20 +78,28 @@ def combined_grid(grid: Grid, chosen: Sequence[Combination]) -> Grid:
         else:
             j = sensitive.index(cut.axis)
             asked.append((new, sum(1 << i for i, combo in enumerate(chosen) if cut.mask >> combo.cells[j] & 1)))
-    forbidden = _combined_rules(grid.forbidden, where, sensitive, chosen)
-    return replace(_regrown(grid, asked, new, n), axes=(*(grid.axes[a] for a in others), axis), forbidden=forbidden)
+    return replace(
+        _regrown(grid, asked, new, n),
+        axes=(*(grid.axes[a] for a in others), axis),
+        forbidden=_forbidden(grid, chosen, sensitive, where),
+    )
 
 
-def _combined_rules(
-    forbidden: Sequence[Forbidden], where: Mapping[int, int], sensitive: Sequence[int], chosen: Sequence[Combination]
+def _forbidden(
+    grid: AnyGrid, chosen: Sequence[Combination], sensitive: Sequence[int], where: Mapping[int, int]
 ) -> tuple[Forbidden, ...]:
-    """What rules forbid, where the sensitive axes are one: some of the chosen combinations, on the same other cells."""
+    """What is forbidden, where the sensitive cells are one of the chosen combinations."""
     found = []
-    for one in forbidden:
-        own = [(sensitive.index(a), mask) for a, mask in one.masks if a not in where]
-        banned = sum(1 << i for i, combo in enumerate(chosen) if all(m >> combo.cells[j] & 1 for j, m in own))
-        if banned:
-            found.append(Forbidden((*((where[a], mask) for a, mask in one.masks if a in where), (len(where), banned))))
+    for one in grid.forbidden:
+        masks = dict(one.masks)
+        held = sum(
+            1 << i
+            for i, combo in enumerate(chosen)
+            if all(masks.get(a, -1) >> c & 1 for a, c in zip(sensitive, combo.cells))
+        )
+        if held:
+            own = ((len(where), held),) if held != (1 << len(chosen)) - 1 else ()
+            found.append(Forbidden((*((where[a], mask) for a, mask in one.masks if a in where), *own)))
     return tuple(found)
 
 
@@ -99,7 +107,7 @@ def forbidden_in(grid: AnyGrid, group: Combination) -> Fraction:
     """The share of the inputs in a combination that rules forbid, exactly."""
     sensitive = [a for a, axis in enumerate(grid.axes) if axis.sensitive]
     where = {a: a for a, axis in enumerate(grid.axes) if not axis.sensitive}
-    boxes = [one.masks[:-1] for one in _combined_rules(grid.forbidden, where, sensitive, [group])]
+    boxes = [one.masks for one in _forbidden(grid, [group], sensitive, where)]
     return 1 - allowed_share(boxes, {a: axis.masses for a, axis in enumerate(grid.axes)})
 
 
