@@ -19,6 +19,7 @@ from boxqte.questions.axes import Axis, Cell, Int32Array
 from boxqte.questions.grid import AnyGrid, Cut, Forbidden, Grid
 from boxqte.questions.variations import far_beyond, part_of_cell
 from boxqte.space.attributes import Attribute
+from boxqte.space.boxes import allowed_share
 from boxqte.space.conditions import part_text
 
 NAME = "sensitive value"
@@ -85,7 +86,7 @@ def combined_grid(grid: Grid, chosen: Sequence[Combination]) -> Grid:
 
 
 def _forbidden(
-    grid: Grid, chosen: Sequence[Combination], sensitive: Sequence[int], where: Mapping[int, int]
+    grid: AnyGrid, chosen: Sequence[Combination], sensitive: Sequence[int], where: Mapping[int, int]
 ) -> tuple[Forbidden, ...]:
     """What is forbidden, where the sensitive cells are one of the chosen combinations."""
     found = []
@@ -100,6 +101,14 @@ def _forbidden(
             own = ((len(where), held),) if held != (1 << len(chosen)) - 1 else ()
             found.append(Forbidden((*((where[a], mask) for a, mask in one.masks if a in where), *own)))
     return tuple(found)
+
+
+def forbidden_in(grid: AnyGrid, group: Combination) -> Fraction:
+    """The share of the inputs in a combination that rules forbid, exactly."""
+    sensitive = [a for a, axis in enumerate(grid.axes) if axis.sensitive]
+    where = {a: a for a, axis in enumerate(grid.axes) if not axis.sensitive}
+    boxes = [one.masks for one in _forbidden(grid, [group], sensitive, where)]
+    return 1 - allowed_share(boxes, {a: axis.masses for a, axis in enumerate(grid.axes)})
 
 
 def class_1_grid(grid: Grid, group: Combination) -> Grid:
