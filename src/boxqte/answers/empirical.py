@@ -40,7 +40,7 @@ class Empirical:
 
     rows: int
     outside: int
-    """rows with a value outside the space, which count for nothing"""
+    """rows with a value outside the space, or that a rule of it forbids: they count for nothing"""
     confident: int
     unfair: int
     measure: float | None
@@ -55,6 +55,8 @@ class Empirical:
     """how many of the rows were decided, where time was too short for all: a random choice, and the counts are its own"""
     remarks: tuple[str, ...] = ()
     """what the share does not say: that no tree tests a sensitive attribute, for one"""
+    forbidden: int = 0
+    """how many of those outside a rule forbids"""
 
     def to_json(self) -> dict[str, Any]:
         """The result as a JSON object."""
@@ -116,6 +118,7 @@ def empirical(
         decision=decision_text(imported.ensemble.decision),
         drawn=None if fitting is None else len(fitting),
         remarks=sentences(grid),
+        forbidden=sum(bool(rows.rows.broken[row]) and rows.rows.problems[row] is None for row in chosen.tolist()),
     )
 
 

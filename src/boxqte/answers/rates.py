@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -33,7 +33,7 @@ from boxqte.models.decision import Threshold, decision_text
 from boxqte.models.importers import ImportedModel, load_model
 from boxqte.questions.axes import Axis
 from boxqte.questions.building import build_any_grid
-from boxqte.questions.combined import Combination, combinations
+from boxqte.questions.combined import Combination, combinations, forbidden_in
 from boxqte.questions.grid import Grid
 from boxqte.questions.pieces import pieces_of
 from boxqte.questions.properties import Fairness
@@ -370,12 +370,15 @@ def _groups(grid: Grid) -> list[_Values]:
             for piece, of in zip(pieces, masses)
         ]
         mass = sum(own, Fraction(0))
-        if mass:
+        group = by_cells[tuple(part.cell for part in chosen)]
+        allowed = sum((share * (1 - forbidden_in(piece.grid, group)) for share, piece in zip(own, pieces)), Fraction(0))
+        if allowed:  # what rules forbid belongs to no group
             texts = tuple(chosen[j].text for j in order)
             keys = tuple(part.key for part in chosen)
-            cells = tuple(part.cell for part in chosen)
-            groups.append(_Values(texts, keys, mass, by_cells[cells], tuple(share / mass for share in own)))
-    return groups
+            shares = tuple(share / mass for share in own)
+            groups.append(_Values(texts, keys, allowed, group, shares))
+    everything = sum((group.mass for group in groups), Fraction(0))
+    return groups if not grid.forbidden else [replace(group, mass=group.mass / everything) for group in groups]
 
 
 class _Part(NamedTuple):

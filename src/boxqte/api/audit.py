@@ -104,6 +104,7 @@ def audit(
     *,
     sensitive: str | Iterable[str],
     space: Space | Mapping[str, Any] | str | Path | None = None,
+    rules: str | Iterable[str] = (),
     label: str | None = None,
     worlds: str | Iterable[str] | None = None,
     components: int | Literal["auto"] = "auto",
@@ -149,6 +150,8 @@ def audit(
         The sensitive attribute or attributes.
     space
         The space, where it is not to be inferred; `data` may be given, too.
+    rules
+        What every input must keep, beside the rules of the space and of the policy (`Space.with_rules`).
     worlds
         Which worlds are asked about where there is data, beside the space: some of "population" (a mixture of products
         that is fitted to the data) and "rows" (the rows themselves). None is all of them.
@@ -220,6 +223,10 @@ def audit(
     limits = limits_of(workers=workers, n_jobs=n_jobs, memory_limit=memory_limit)
     frame = read_table(data) if isinstance(data, (str, Path)) else data
     bound, inference = space_of(space, frame, label, names, imported, by_name(infer, "infer", SpaceError))
+    bound = policies.ruled(bound, rules, () if read is None else read.rules)
+    if inference is not None:
+        notes_on_rules = tuple(f"rule: {rule}" for rule in bound.rules)
+        inference = replace(inference, space=bound, notes=(*inference.notes, *notes_on_rules))
     further = {"partner_kappa": partner_kappa, "max_change": max_change, "monotone": monotone, "on": on}
     further |= {"score_at_most": score_at_most, "scale": scale}
     asked = questions_of(names, epsilon, kappa, tie, robustness, further)

@@ -16,6 +16,7 @@ from boxqte.cli.arguments import (
     add_newer_questions,
     add_one_hot,
     add_reading,
+    add_rules,
     add_work,
     check_output,
     converter,
@@ -75,6 +76,7 @@ def _add_space(parser: argparse.ArgumentParser) -> None:
                        help="what is asked about beside the space: population, rows (default: both, with --data)")  # fmt: skip
     group.add_argument("--components", metavar="auto|K", default="auto",
                        help="products in the population; auto (default): as many as pay off, up to 8")  # fmt: skip
+    add_rules(group)
     group.add_argument("--label", metavar="COLUMN", help="the target column of the data, which is no attribute")
     for kind in ("categorical", "integer", "real"):
         group.add_argument(f"--{kind}", metavar="A,B", action="append", help=f"columns that are {kind}")
@@ -121,6 +123,7 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.data,
             sensitive=sensitive,
             space=arguments.space,
+            rules=arguments.rule or (),
             label=arguments.label,
             worlds=None if arguments.worlds is None else read_names(arguments.worlds, "--worlds"),
             components=arguments.components,

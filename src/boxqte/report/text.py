@@ -14,7 +14,7 @@ from typing import Any
 
 from boxqte.answers.empirical import Empirical
 from boxqte.answers.rates import GroupRates
-from boxqte.answers.result import Bounds, Result, of_trees
+from boxqte.answers.result import Bounds, Result, Ruled, of_trees
 from boxqte.auditing.audit import Audit
 from boxqte.auditing.policy import Check, GateReport, RatioRequirement, Requirement
 from boxqte.basics.numbers import CELL, LONG, PROGRESS, SENTENCE, SHORT, Style, number_text, short_up
@@ -74,11 +74,19 @@ def answer_text(result: Result) -> str:
         _line("model", f"{model.source}: {model.library}, {model.trees_text}, {model.leaves} leaves"),
         *([] if model.decision is None else [_line("decision", model.decision.text())]),
         _line("inputs", "infinitely many" if result.count is None else f"{result.count:,}"),
+        *([] if result.ruled is None else [_line("forbidden", _ruled_words(result.ruled))]),
         *([] if result.counted is None else [_line("cells", _cells_words(result.cells or 0, *result.counted))]),
         "how to read it",
         *(textwrap.fill(text, WIDTH, initial_indent="  - ", subsequent_indent="    ") for text in result.semantics()),
     ]
     return "\n".join(lines)
+
+
+def _ruled_words(ruled: Ruled) -> str:
+    """How much the rules forbid; their texts are in the space."""
+    rules = "a rule" if len(ruled.rules) == 1 else f"{len(ruled.rules)} rules"
+    low, high = ruled.forbidden - ruled.error, ruled.forbidden + ruled.error
+    return f"{number_text(max(low, Fraction(0)), high)} of the space by {rules}; all shares are of the rest"
 
 
 def _cells_words(cells: int, least: int, most: int) -> str:
@@ -234,13 +242,20 @@ def space_text(space: Space) -> str:
         table_text(rows),
         "",
         _line("attributes", f"{len(space)}, feeding {len(space.columns)} model columns"),
-        _line("inputs", "infinitely many" if count is None else f"{count:,}"),
+        _line(
+            "inputs",
+            "infinitely many" if count is None else f"{count:,}{' that no rule forbids' if space.rules else ''}",
+        ),
     ]
     if space.label is not None:
         lines.append(_line("label", space.label))
     if space.components:
         words = f"a mixture of {len(space.components)} products; the masses above are each attribute's own in all of it"
         lines.append(_line("mass", words))
+    for number, rule in enumerate(space.rules):
+        lines.append(_line("" if number else "rules", rule.text))
+    if space.rules:
+        lines.append(_line("forbidden", f"{number_text(1 - space.allowed, 1 - space.allowed)} of the space"))
     if space.mass is not None:
         lines.append(_line("mass", "every cell that a model's tests cut it into counts the same"))
     if space.sensitive:
@@ -470,7 +485,8 @@ def empirical_text(found: Empirical, prop: Property) -> str:
         lines.insert(1, f"decision            {found.decision}")
     lines += [_line("remark" if not i else "", remark) for i, remark in enumerate(found.remarks)]
     if found.outside:
-        lines.append(f"                    {found.outside:,} rows lie outside the space and count for nothing")
+        ruled = f" ({found.forbidden:,} of them a rule forbids)" if found.forbidden else ""
+        lines.append(f"                    {found.outside:,} rows lie outside the space{ruled} and count for nothing")
     if found.measure is None or found.lower is None or found.upper is None:
         return "\n".join([*lines, "measure             undefined: no row is confident"])
     lines.append(f"counterexamples     {found.unfair:,}")
