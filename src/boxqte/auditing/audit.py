@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
 TIME_LIMIT = 300.0
 ROBUSTNESS_RATE = Fraction(1, 100)
-RATES_SHARE = 0.15  # of the time limit, for group rates
 REPORT_SHARE = 0.3  # of the time limit, where a report is to be made
 REPORT_SECONDS = 60.0  # for a report that nobody said was to be made; or as long as the audit took
 FINISH_SECONDS = 0.5  # for what comes behind the last search: putting the page together
@@ -308,45 +307,40 @@ def answered(
     for _, prop in asked:
         prop.check(space)
 
-    def ask(question: tuple[str, Property], limit: float | None) -> Result:
-        name, prop = question
-        watcher = None if progress is None else _named(progress, name, limit)
-        own = replace(limits, time_limit=limit)
-        return measure(imported, space, prop, engine=engine, limits=own, progress=watcher)
-
-    kept = 0.0 if clock.seconds is None else clock.seconds * (REPORT_SHARE if report else 0.0)
-    for_rates = 0.0 if clock.seconds is None else clock.seconds * RATES_SHARE
-    results = asked_in_turn(
-        TimeBudget(None if clock.seconds is None else max(clock.left - kept - for_rates, 0.0)),
-        asked,
-        ask,
-        again=lambda question, before, limit: both_runs(before, ask(question, limit)),
-        is_open=lambda _, result: result.status is Status.TIME,
-        stopped=lambda result: result.status is Status.INTERRUPTED,
-    )
-    answers = [None if r is None else _proved(r, clock.left - kept) for r in results]
-    questions = _share_proofs([Question(name, prop, r) for (name, prop), r in zip(asked, answers)])
-    rates: list[GroupRates] = []
-    stopped = any(q.result is None or q.result.status is Status.INTERRUPTED for q in questions)
-    single = {p.sensitive: None for _, p in asked if isinstance(p, Fairness) and len(p.sensitive) == 1}
-    required = {r.property.sensitive: None for r in requirements if isinstance(r, RatioRequirement)}
-    wanted = [*(single if imported.ensemble.is_binary else {}), *(names for names in required if names not in single)]
-    turns = TimeBudget(None if clock.seconds is None else max(clock.left - kept, 0.0), len(wanted))
-    for names in [] if stopped else wanted:
-        limit = turns.next_share()
-        found = group_rates(
+    def ask(asking: Asking, limit: float | None) -> Result | GroupRates:
+        watcher = None if progress is None else _named(progress, asking.name, limit)
+        if asking.property is not None:
+            own = replace(limits, time_limit=limit)
+            return measure(imported, space, asking.property, engine=engine, limits=own, progress=watcher)
+        return group_rates(
             imported,
             space,
-            names,
+            asking.rates_by,
             engine=engine if engine == "exhaustive" else "box",
             time_limit=limit,
             workers=limits.workers,
             memory_limit=limits.memory_limit,
-            progress=None if progress is None else _named(progress, f"group rates by {', '.join(names)}", limit),
+            progress=watcher,
         )
-        rates.append(found)
-        if found.status is Status.INTERRUPTED:
-            break
+
+    single = {p.sensitive: None for _, p in asked if isinstance(p, Fairness) and len(p.sensitive) == 1}
+    required = {r.property.sensitive: None for r in requirements if isinstance(r, RatioRequirement)}
+    groups = [*(single if imported.ensemble.is_binary else {}), *(names for names in required if names not in single)]
+    turns = [Asking(name, prop) for name, prop in asked]
+    turns += [Asking(f"group rates by {', '.join(names)}", None, names) for names in groups]
+    kept = 0.0 if clock.seconds is None else clock.seconds * (REPORT_SHARE if report else 0.0)
+    results = asked_in_turn(
+        TimeBudget(None if clock.seconds is None else max(clock.left - kept, 0.0)),
+        turns,
+        ask,
+        again=lambda asking, before, limit: _of_both(before, ask(asking, limit)),
+        is_open=lambda _, result: result.status is Status.TIME,
+        stopped=lambda result: result.status is Status.INTERRUPTED,
+        undecided=lambda _, result: _undecided(result),
+    )
+    answers = [_proved(r, clock.left - kept) if isinstance(r, Result) else None for r in results[: len(asked)]]
+    questions = _share_proofs([Question(name, prop, r) for (name, prop), r in zip(asked, answers)])
+    rates = [r for r in results if isinstance(r, GroupRates)]
     gate = None
     if requirements:
         by_property, by_names = {q.property: q.result for q in questions}, {r.sensitive: r for r in rates}
@@ -358,6 +352,27 @@ def answered(
         ]
         gate = GateReport(tuple(checks), imported.source, policy, imported.ensemble.decision)
     return Audit(questions, space, summary(imported), tuple(rates), gate=gate, clock=clock if report else None)
+
+
+@dataclass(frozen=True)
+class Asking:
+    """What is asked under the audit's clock: about a property, or for the rates of groups."""
+
+    name: str
+    property: Property | None
+    rates_by: tuple[str, ...] = ()
+
+
+def _of_both(before: Result | GroupRates, newer: Result | GroupRates) -> Result | GroupRates:
+    """What two runs of one question say together; rates are those of the longer run."""
+    return both_runs(before, newer) if isinstance(before, Result) and isinstance(newer, Result) else newer
+
+
+def _undecided(result: Result | GroupRates | None) -> float:
+    """How far apart the certain bounds are."""
+    if isinstance(result, GroupRates):
+        return result.difference.gap
+    return 1.0 if result is None or result.bounds is None else result.bounds.gap
 
 
 def _judged_ratio(requirement: RatioRequirement, rates: GroupRates | None) -> Check:

@@ -84,9 +84,9 @@ class Question:
             for column in space[rule.attribute].columns:  # an attribute that the model itself does not take
                 del columns[model.own_name(column)]
         if {*model.feature_names} <= {*columns}:  # a sensitive attribute may be one that the model does not take
-            for own in space:
-                unread = {*map(model.own_name, own.columns)}
-                if own.name in (*names, *space.sensitive) and not unread & {*model.feature_names}:
+            for given in space:
+                unread = {*map(model.own_name, given.columns)}
+                if given.name in (*names, *space.sensitive) and not unread & {*model.feature_names}:
                     columns = {column: at for column, at in columns.items() if column not in unread}
         named = {*model.feature_names} == {*columns}
         if not named and (len(columns) != model.n_features or {*model.feature_names} & {*columns}):

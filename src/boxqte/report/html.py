@@ -124,6 +124,7 @@ def _environment() -> Environment:
         "LONG": LONG, "answer_sentence": answer_sentence, "measure_text": measure_text, "noted_measure": noted_measure,
         "short_up": short_up, "statistical_text": statistical_text, "between": between, "plain": plain, "share": share,
         "largest": _largest, "cell_bar": _cell_bar, "ratio_text": ratio_text, "check_text": check_text,
+        "number_text": number_text,
     }  # fmt: skip
     return made
 
