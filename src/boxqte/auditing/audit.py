@@ -51,6 +51,8 @@ TIME_LIMIT = 300.0
 ROBUSTNESS_RATE = Fraction(1, 100)
 REPORT_SHARE = 0.3  # of the time limit, where a report is to be made
 REPORT_SECONDS = 60.0  # for a report that nobody said was to be made; or as long as the audit took
+ANSWER = ("lower", "upper", "value", "statistical_lower", "statistical_upper", "confidence", "status", "seconds", "remarks",
+          "caveats")  # fmt: skip
 FINISH_SECONDS = 0.5  # for what comes behind the last search: putting the page together
 
 
@@ -89,6 +91,10 @@ class Audit:
     clock: TimeBudget | None = field(default=None, repr=False)
     """The time limit of the audit, where some of it is kept for the report."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickles: a clock does not go on elsewhere."""
+        return {**vars(self), "clock": None}
+
     def __iter__(self) -> Iterator[str]:
         """The questions' names, as a mapping has its keys; `audit[name]` is the result."""
         return (q.name for q in self.questions)
@@ -126,16 +132,9 @@ class Audit:
 
         rows = []
         for question in self.questions:
-            r = question.result
             row: dict[str, Any] = {"question": question.name, "property": str(question.property)}
-            row |= {"lower": None if r is None else r.lower, "upper": None if r is None else r.upper}
-            row |= {"value": None if r is None else r.value}
-            drawn = None if r is None else r.statistical
-            row |= {"statistical_lower": None if drawn is None else drawn.lower}
-            row |= {"statistical_upper": None if drawn is None else drawn.upper}
-            row |= {"confidence": None if drawn is None else drawn.confidence, "status": question.status}
-            row |= {"seconds": None if r is None else r.seconds, "remarks": "" if r is None else " ".join(r.remarks)}
-            row |= {"caveats": "" if r is None else "; ".join(r.caveats)}
+            row |= dict.fromkeys(ANSWER) if question.result is None else question.result.to_row()
+            row["status"] = question.status
             if self.gate is not None:
                 row["verdict"] = ", ".join(str(c.verdict) for c in self.checks_of(question))
             rows.append(row)
