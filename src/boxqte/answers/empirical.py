@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,9 @@ from boxqte.questions.properties import Property
 from boxqte.questions.row_cells import read_rows
 from boxqte.space.space import Space, read_space
 from boxqte.space.tables import table_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PILOT = 256  # rows that tell how long a row takes
 SAFETY = 0.7  # of the time that is left, since rows differ
@@ -61,6 +64,14 @@ class Empirical:
     def to_json(self) -> dict[str, Any]:
         """The result as a JSON object."""
         return asdict(self)
+
+    def to_frame(self) -> pd.DataFrame:
+        """The result as a table of one row: `value` is that of the rows, `lower` and `upper` are for their population."""
+        import pandas as pd
+
+        row = {"value": self.measure, "lower": self.lower, "upper": self.upper, "confidence": self.confidence}
+        row |= {"rows": self.rows, "outside": self.outside, "confident": self.confident, "unfair": self.unfair}
+        return pd.DataFrame([row | {"decision": self.decision, "remarks": " ".join(self.remarks)}])
 
 
 def empirical(

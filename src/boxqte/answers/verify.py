@@ -125,6 +125,13 @@ class Verification:
             "remarks": list(self.remarks),
         }
 
+    def to_frame(self) -> pd.DataFrame:
+        """The verdict as a table of one row, without the pair itself (`x`, `witness`)."""
+        import pandas as pd
+
+        row = {name: value for name, value in self.to_json().items() if name not in ("x", "witness", "scores")}
+        return pd.DataFrame([row | {"remarks": " ".join(self.remarks)}])
+
     def __repr__(self) -> str:
         said = self.changes or self.why
         return f"Verification({self.verdict}{': ' + said if said else ''}; {self.how}, {self.seconds:.3g} s)"

@@ -30,7 +30,7 @@ from boxqte.basics.budget import TimeBudget
 from boxqte.basics.checks import as_names, by_name, function, seconds, text
 from boxqte.engines import DEFAULT_ENGINE
 from boxqte.engines.protocol import Progress
-from boxqte.errors import EngineError, PolicyError, PropertyError, SpaceError
+from boxqte.errors import EngineError, PolicyError, PropertyError, ReportError, SpaceError
 from boxqte.exact import Number
 from boxqte.models.decision import Threshold
 from boxqte.models.importers import load_model
@@ -84,6 +84,27 @@ class Audit(questions.Audit):
     def save_html(self, path: str | Path, *, time_limit: float | None = None) -> None:
         """Write the report."""
         Path(path).write_text(self.to_html(time_limit=time_limit), encoding="utf-8")
+
+    def to_model_card(self, *, heading: str = "## Fairness and robustness") -> str:
+        """A section of a model card in Markdown, as Hugging Face and skops have them.
+
+        Parameters
+        ----------
+        heading
+            The section's first line; empty leaves it out, for cards that make their own
+            (`skops.card.Card.add(Fairness=audit.to_model_card(heading=""))`).
+
+        Examples
+        --------
+        >>> from boxqte import audit
+        >>> from boxqte.examples import loan_ensemble, loan_space
+        >>> card = audit(loan_ensemble(), space=loan_space(), sensitive="race", robustness=0).to_model_card()
+        >>> card.splitlines()[0]
+        '## Fairness and robustness'
+        """
+        from boxqte.report.markdown import model_card
+
+        return model_card(self, text(heading, "heading", ReportError, "a line of Markdown"))
 
     def _repr_html_(self) -> str:
         from boxqte.report.notebook import audit_html

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from boxqte.answers.quantify import measure
 from boxqte.answers.rate_search import rates_engine
@@ -34,6 +34,9 @@ from boxqte.questions.reading import FIELDS, monotone_of, read_property
 from boxqte.space.populations import number_of_components, population
 from boxqte.space.space import Space
 from boxqte.space.tables import read_table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 VERIFY_SECONDS = 60.0  # to settle a requirement of exactly 1
 POLICY_FIELDS = (
@@ -181,6 +184,26 @@ class GateReport:
                 for check in self.checks
             ],
         }
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a requirement: its verdict, what is required, and the answer; of rates, bounds on their ratio."""
+        import pandas as pd
+
+        rows = []
+        for check in self.checks:
+            row: dict[str, Any] = {"requirement": check.requirement.name, "verdict": str(check.verdict)}
+            row |= {"at_least": float(check.requirement.at_least), "property": str(check.requirement)}
+            if check.result is not None:
+                row |= check.result.to_row()
+            elif check.rates is not None:
+                ratio, status = check.rates.ratio, str(check.rates.status)
+                row |= {
+                    "lower": None if ratio is None else ratio.lower,
+                    "upper": None if ratio is None else ratio.upper,
+                }
+                row |= {"status": status, "seconds": check.rates.seconds, "remarks": " ".join(check.rates.remarks)}
+            rows.append(row | {"why": check.why})
+        return pd.DataFrame(rows)
 
     def __repr__(self) -> str:
         return f"GateReport({self.verdict}: {', '.join(f'{c.requirement.name} {c.verdict}' for c in self.checks)})"

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 NEWER = ("partner_kappa", "max_change", "monotone", "on", "score_at_most", "scale")
-OUTPUTS = ("html", "json", "save_space", "junit", "markdown")
+OUTPUTS = ("html", "json", "save_space", "junit", "markdown", "model_card")
 
 
 def add_parser(commands: Any) -> None:
@@ -61,6 +61,7 @@ def add_parser(commands: Any) -> None:
         out.add_argument(f"--{who}", metavar="TEXT", default="", help=f"{what}, for the report")
     out.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
     out.add_argument("--save-space", metavar="SPACE.json", help="write the inferred space, to edit it and use it again")
+    out.add_argument("--model-card", metavar="FILE", help="write a section for a model card, in Markdown")
     out.add_argument("--junit", metavar="FILE", help="with --require or --policy: write JUnit XML")
     out.add_argument("--markdown", metavar="FILE", help="with --require or --policy: write a Markdown summary")
     parser.set_defaults(run=run)
@@ -162,6 +163,7 @@ def run(arguments: argparse.Namespace) -> int:
         write_json(arguments.save_space, found.space.to_json()),
         write_json(arguments.json, found.to_json()),
     ]
+    unwritten.append(write_text(arguments.model_card, found.to_model_card() if arguments.model_card else ""))
     if found.gate is not None:
         unwritten.append(write_text(arguments.junit, found.gate.to_junit() if arguments.junit else ""))
         unwritten.append(write_text(arguments.markdown, found.gate.to_markdown() if arguments.markdown else ""))

@@ -154,7 +154,7 @@ def _environment() -> Environment:
         "short_up": short_up, "statistical_text": statistical_text, "between": between, "plain": plain, "share": share,
         "largest": _largest, "answer": answer, "times": times,
         "most_groups": MOST_GROUPS, "no_advice": NO_ADVICE, "population_text": population_text,
-        "cell_bar": _cell_bar, "ratio_text": ratio_text, "check_text": check_text,
+        "cell_bar": _cell_bar, "ratio_text": ratio_text, "check_text": check_text, "number_text": number_text,
     }  # fmt: skip
     return made
 

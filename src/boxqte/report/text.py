@@ -467,12 +467,26 @@ def audit_rates(audit: Audit) -> list[tuple[str, ...]]:
     """The head, then a row an attribute: how far its groups' rates of class 1 are apart."""
     rows: list[tuple[str, ...]] = [("group rates by", "lowest", "highest", "difference", "ratio", "status", "seconds")]
     for rates in audit.rates:
-        ends = [(f"{group.name}: {number_text(group.rate.lower, group.rate.upper, CELL)}") for group in rates.ordered]
+        ends = [_group_rate(group.name, group.rate) for group in rates.ordered]
         gap = number_text(rates.difference.lower, rates.difference.upper, CELL)
         seconds = f"{rates.seconds:.1f}"
         row = (", ".join(rates.sensitive), ends[0], ends[-1], gap, ratio_text(rates, SHORT), str(rates.status), seconds)
         rows.append(row)
+        said = rates.statistical
+        if said is not None:  # what random inputs say, below what is certain
+            drawn = [_group_rate(g.name, g.statistical) for g in rates.ordered if g.statistical is not None]
+            gap = number_text(said.difference.lower, said.difference.upper, CELL)
+            ratio = (
+                ""
+                if said.ratio is None
+                else number_text(said.ratio.lower, said.ratio.upper, SHORT, confidence=said.confidence)
+            )
+            rows.append(("  statistical", drawn[0], drawn[-1], gap, ratio, "", ""))
     return rows
+
+
+def _group_rate(name: str, rate: Bounds) -> str:
+    return f"{name}: {number_text(rate.lower, rate.upper, CELL)}"
 
 
 def empirical_text(found: Empirical, prop: Property) -> str:
