@@ -363,6 +363,26 @@ def test_components_are_an_option_of_the_commands_that_measure(
     assert "--components: give the table with --population" in capsys.readouterr().err
 
 
+def test_draws_of_the_benchmark_follow_the_population() -> None:
+    pytest.importorskip("xgboost")
+    from benchmarks.populations import draws
+
+    numbers = Space(
+        [Attribute.integer("age", 0, 100), Attribute.categorical("sex", [0, 1]), Attribute.real("wealth", 0, 10)]
+    )
+    table = people(400)
+    table |= {"sex": [int(v == "f") for v in table["sex"]], "wealth": [v or 0.0 for v in table["wealth"]]}
+    found = Population.fit(table, numbers, 2)
+    x = draws(np.random.default_rng(0), found.space, 40_000)
+    assert ((x[:, 0] == np.floor(x[:, 0])) & (x[:, 0] >= 0) & (x[:, 0] <= 100)).all()
+    old, woman = x[:, 0] >= 50, x[:, 1] == 1
+    group = found.given("age >= 50")
+    share = float(group["sex"].value_masses()[1])
+    assert woman[old].mean() == pytest.approx(share, abs=4 * (share * (1 - share) / old.sum()) ** 0.5)
+    poor = float(group["wealth"].mass_below(Fraction(6)))
+    assert (x[old, 2] < 6).mean() == pytest.approx(poor, abs=4 * (poor * (1 - poor) / old.sum()) ** 0.5)
+
+
 # --- the data sets ------------------------------------------------------------------------------------------------------
 
 
