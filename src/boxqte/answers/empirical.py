@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,9 @@ from boxqte.questions.row_cells import read_rows
 from boxqte.space.space import Space, read_space
 from boxqte.space.tables import table_of
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 PILOT = 256  # rows that tell how long a row takes
 SAFETY = 0.7  # of the time that is left, since rows differ
 SEED = 0
@@ -40,7 +43,7 @@ class Empirical:
 
     rows: int
     outside: int
-    """rows with a value outside the space, which count for nothing"""
+    """rows with a value outside the space, or that a rule of it forbids: they count for nothing"""
     confident: int
     unfair: int
     measure: float | None
@@ -55,10 +58,20 @@ class Empirical:
     """how many of the rows were decided, where time was too short for all: a random choice, and the counts are its own"""
     remarks: tuple[str, ...] = ()
     """what the share does not say: that no tree tests a sensitive attribute, for one"""
+    forbidden: int = 0
+    """how many of those outside a rule forbids"""
 
     def to_json(self) -> dict[str, Any]:
         """The result as a JSON object."""
         return asdict(self)
+
+    def to_frame(self) -> pd.DataFrame:
+        """The result as a table of one row: `value` is that of the rows, `lower` and `upper` are for their population."""
+        import pandas as pd
+
+        row = {"value": self.measure, "lower": self.lower, "upper": self.upper, "confidence": self.confidence}
+        row |= {"rows": self.rows, "outside": self.outside, "confident": self.confident, "unfair": self.unfair}
+        return pd.DataFrame([row | {"decision": self.decision, "remarks": " ".join(self.remarks)}])
 
 
 def empirical(
@@ -116,6 +129,7 @@ def empirical(
         decision=decision_text(imported.ensemble.decision),
         drawn=None if fitting is None else len(fitting),
         remarks=sentences(grid),
+        forbidden=sum(bool(rows.rows.broken[row]) and rows.rows.problems[row] is None for row in chosen.tolist()),
     )
 
 

@@ -25,12 +25,12 @@ from boxqte.auditing.audit import (
 )
 from boxqte.auditing.description import describe
 from boxqte.auditing.gathering import gather_all
-from boxqte.auditing.worlds import read_worlds, worlds_of
+from boxqte.auditing.worlds import rates_of_rows, read_worlds, worlds_of
 from boxqte.basics.budget import TimeBudget
 from boxqte.basics.checks import as_names, by_name, function, seconds, text
 from boxqte.engines import DEFAULT_ENGINE
 from boxqte.engines.protocol import Progress
-from boxqte.errors import EngineError, PolicyError, PropertyError, SpaceError
+from boxqte.errors import EngineError, PolicyError, PropertyError, ReportError, SpaceError
 from boxqte.exact import Number
 from boxqte.models.decision import Threshold
 from boxqte.models.importers import load_model
@@ -85,6 +85,27 @@ class Audit(questions.Audit):
         """Write the report."""
         Path(path).write_text(self.to_html(time_limit=time_limit), encoding="utf-8")
 
+    def to_model_card(self, *, heading: str = "## Fairness and robustness") -> str:
+        """A section of a model card in Markdown, as Hugging Face and skops have them.
+
+        Parameters
+        ----------
+        heading
+            The section's first line; empty leaves it out, for cards that make their own
+            (`skops.card.Card.add(Fairness=audit.to_model_card(heading=""))`).
+
+        Examples
+        --------
+        >>> from boxqte import audit
+        >>> from boxqte.examples import loan_ensemble, loan_space
+        >>> card = audit(loan_ensemble(), space=loan_space(), sensitive="race", robustness=0).to_model_card()
+        >>> card.splitlines()[0]
+        '## Fairness and robustness'
+        """
+        from boxqte.report.markdown import model_card
+
+        return model_card(self, text(heading, "heading", ReportError, "a line of Markdown"))
+
     def _repr_html_(self) -> str:
         from boxqte.report.notebook import audit_html
 
@@ -104,6 +125,7 @@ def audit(
     *,
     sensitive: str | Iterable[str],
     space: Space | Mapping[str, Any] | str | Path | None = None,
+    rules: str | Iterable[str] = (),
     label: str | None = None,
     worlds: str | Iterable[str] | None = None,
     components: int | Literal["auto"] = "auto",
@@ -149,6 +171,8 @@ def audit(
         The sensitive attribute or attributes.
     space
         The space, where it is not to be inferred; `data` may be given, too.
+    rules
+        What every input must keep, beside the rules of the space and of the policy (`Space.with_rules`).
     worlds
         Which worlds are asked about where there is data, beside the space: some of "population" (a mixture of products
         that is fitted to the data) and "rows" (the rows themselves). None is all of them.
@@ -220,6 +244,10 @@ def audit(
     limits = limits_of(workers=workers, n_jobs=n_jobs, memory_limit=memory_limit)
     frame = read_table(data) if isinstance(data, (str, Path)) else data
     bound, inference = space_of(space, frame, label, names, imported, by_name(infer, "infer", SpaceError))
+    bound = policies.ruled(bound, rules, () if read is None else read.rules)
+    if inference is not None:
+        notes_on_rules = tuple(f"rule: {rule}" for rule in bound.rules)
+        inference = replace(inference, space=bound, notes=(*inference.notes, *notes_on_rules))
     further = {"partner_kappa": partner_kappa, "max_change": max_change, "monotone": monotone, "on": on}
     further |= {"score_at_most": score_at_most, "scale": scale}
     asked = questions_of(names, epsilon, kappa, tie, robustness, further)
@@ -252,6 +280,7 @@ def audit(
             command=command,
             notes=(*notes, *found.notes),
             description=described,
+            row_rates=rates_of_rows(imported, bound, names, others.data),
             signed=signed,
         )
     )

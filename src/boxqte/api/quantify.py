@@ -13,10 +13,11 @@ from boxqte.answers.checkpoint import EVERY, checked_every
 from boxqte.answers.hotspots import Sought
 from boxqte.answers.quantify import limits_of, measure
 from boxqte.answers.result import Result
+from boxqte.answers.stored import read_result
 from boxqte.basics.checks import file_path, function, random_numbers, seconds, whole, worker_count
 from boxqte.engines import DEFAULT_ENGINE
 from boxqte.engines.protocol import Progress
-from boxqte.errors import CertificateError, CheckpointError, EngineError
+from boxqte.errors import CertificateError, CheckpointError, EngineError, ReportError
 from boxqte.exact import Number, fraction, plain
 from boxqte.models.decision import Threshold
 from boxqte.models.importers import load_model
@@ -61,6 +62,25 @@ class Quantification(Result):
     def of(cls, result: Result) -> Self:
         """The same answer, with everything that can be asked of it."""
         return cls(**{f.name: getattr(result, f.name) for f in fields(result)})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """The answer in a file that `save` or `boxqte quantify --json` has written.
+
+        It has every number and remark; the model and the regions are not in the file, so that further questions
+        (`regions`, `sample`, `restrict`, ...) are refused. A pickle keeps them.
+
+        Examples
+        --------
+        >>> import boxqte, tempfile
+        >>> from boxqte.examples import loan_ensemble, loan_space
+        >>> result = boxqte.quantify(loan_ensemble(), loan_space(), boxqte.Fairness("race"), engine="exhaustive")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     result.save(f"{folder}/result.json")
+        ...     boxqte.Quantification.load(f"{folder}/result.json").exact
+        Fraction(352, 505)
+        """
+        return cls.of(read_result(file_path(path, "path", ReportError)))
 
     def regions(
         self,

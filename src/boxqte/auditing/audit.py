@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from boxqte.answers.empirical import Empirical
 from boxqte.answers.quantify import measure, summary
-from boxqte.answers.rates import GroupRates, group_rates
+from boxqte.answers.rates import GroupRates, RowRates, group_rates
 from boxqte.answers.result import ModelSummary, Result
 from boxqte.answers.verdict import Verdict
 from boxqte.auditing.description import DataDescription
@@ -52,9 +52,10 @@ if TYPE_CHECKING:
 
 TIME_LIMIT = 300.0
 ROBUSTNESS_RATE = Fraction(1, 100)
-RATES_SHARE = 0.15  # of the time limit, for group rates
 REPORT_SHARE = 0.3  # of the time limit, where a report is to be made
 REPORT_SECONDS = 60.0  # for a report that nobody said was to be made; or as long as the audit took
+ANSWER = ("lower", "upper", "value", "statistical_lower", "statistical_upper", "confidence", "status", "seconds", "remarks",
+          "caveats")  # fmt: skip
 FINISH_SECONDS = 0.5  # for what comes behind the last search: putting the page together
 ALONE = Worlds()
 
@@ -107,6 +108,8 @@ class Audit:
     model: ModelSummary
     rates: tuple[GroupRates, ...] = ()
     """The rates of class 1 by each sensitive attribute; none for a model of three and more classes."""
+    row_rates: tuple[RowRates, ...] = ()
+    """The rates in the rows alone, by each sensitive attribute and by all of them together."""
     inference: Inference | None = None
     gate: GateReport | None = None
     command: str = ""
@@ -121,6 +124,10 @@ class Audit:
     """The table, where its rows were asked about."""
     description: DataDescription | None = None
     signed: Signed = NOBODY
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickles: a clock does not go on elsewhere."""
+        return {**vars(self), "clock": None}
 
     def __iter__(self) -> Iterator[str]:
         """The questions' names, as a mapping has its keys; `audit[name]` is the result."""
@@ -159,14 +166,9 @@ class Audit:
 
         rows = []
         for question in self.questions:
-            r = question.result
             row: dict[str, Any] = {"question": question.name, "property": str(question.property)}
-            row |= {"lower": None if r is None else r.lower, "upper": None if r is None else r.upper}
-            row |= {"value": None if r is None else r.value}
-            drawn = None if r is None else r.statistical
-            row |= {"statistical_lower": None if drawn is None else drawn.lower}
-            row |= {"statistical_upper": None if drawn is None else drawn.upper}
-            row |= {"confidence": None if drawn is None else drawn.confidence, "status": question.status}
+            row |= dict.fromkeys(ANSWER) if question.result is None else question.result.to_row()
+            row["status"] = question.status
             if self.population is not None:
                 people = question.population
                 row |= {"population_lower": None if people is None else people.lower}
@@ -176,8 +178,6 @@ class Audit:
                 row |= {
                     f"rows_{end}": None if own is None else getattr(own, end) for end in ("measure", "lower", "upper")
                 }
-            row |= {"seconds": None if r is None else r.seconds, "remarks": "" if r is None else " ".join(r.remarks)}
-            row |= {"caveats": "" if r is None else "; ".join(r.caveats)}
             if self.gate is not None:
                 row["verdict"] = ", ".join(str(c.verdict) for c in self.checks_of(question))
             rows.append(row)
@@ -206,6 +206,7 @@ class Audit:
                 for q in self.questions
             ],
             "rates": [rates.to_json() for rates in self.rates],
+            "row_rates": [rates.to_json() for rates in self.row_rates],
             "inference": None if self.inference is None else self.inference.to_json(),
             "gate": None if self.gate is None else self.gate.to_json(),
             "notes": list(self.notes),
@@ -372,54 +373,47 @@ def answered(
         rows, said = row_answers(imported, space, [p for _, p in asked], worlds.data, clock, limits.workers)
         notes += said
 
-    def ask(question: tuple[str, Property, Space], limit: float | None) -> Result:
-        name, prop, where = question
-        watcher = None if progress is None else _named(progress, name, limit)
-        own = replace(limits, time_limit=limit)
-        return measure(imported, where, prop, engine=engine, limits=own, progress=watcher)
-
-    kept = 0.0 if clock.seconds is None else clock.seconds * (REPORT_SHARE if report else 0.0)
-    for_rates = 0.0 if clock.seconds is None else clock.seconds * RATES_SHARE
-    everywhere = [(name, prop, space) for name, prop in asked]
-    if worlds.population is not None:
-        people = worlds.population.space
-        everywhere += [(f"{name}, {POPULATION}", prop, people) for name, prop in asked]
-    results = asked_in_turn(
-        TimeBudget(None if clock.seconds is None else max(clock.left - kept - for_rates, 0.0)),
-        everywhere,
-        ask,
-        again=lambda question, before, limit: both_runs(before, ask(question, limit)),
-        is_open=lambda _, result: result.status is Status.TIME,
-        stopped=lambda result: result.status is Status.INTERRUPTED,
-    )
-    answers = [None if r is None else _proved(r, clock.left - kept) for r in results]
-    questions = _share_proofs([Question(name, prop, r) for (name, prop), r in zip(asked, answers)])
-    if worlds.population is not None:
-        others = _share_proofs([Question(name, prop, r) for (name, prop), r in zip(asked, answers[len(asked) :])])
-        questions = tuple(replace(q, population=other.result) for q, other in zip(questions, others))
-    questions = tuple(replace(q, rows=own) for q, own in zip(questions, rows))
-    rates: list[GroupRates] = []
-    stopped = any(q.result is None or q.result.status is Status.INTERRUPTED for q in questions)
-    single = {p.sensitive: None for _, p in asked if isinstance(p, Fairness) and len(p.sensitive) == 1}
-    required = {r.property.sensitive: None for r in requirements if isinstance(r, RatioRequirement)}
-    wanted = [*(single if imported.ensemble.is_binary else {}), *(names for names in required if names not in single)]
-    turns = TimeBudget(None if clock.seconds is None else max(clock.left - kept, 0.0), len(wanted))
-    for names in [] if stopped else wanted:
-        limit = turns.next_share()
-        found = group_rates(
+    def ask(asking: Asking, limit: float | None) -> Result | GroupRates:
+        watcher = None if progress is None else _named(progress, asking.name, limit)
+        if asking.property is not None:
+            own = replace(limits, time_limit=limit)
+            return measure(imported, asking.space, asking.property, engine=engine, limits=own, progress=watcher)
+        return group_rates(
             imported,
             space,
-            names,
+            asking.rates_by,
             engine=engine if engine == "exhaustive" else "box",
             time_limit=limit,
             workers=limits.workers,
             memory_limit=limits.memory_limit,
             data=worlds.data,
-            progress=None if progress is None else _named(progress, f"group rates by {', '.join(names)}", limit),
+            progress=watcher,
         )
-        rates.append(found)
-        if found.status is Status.INTERRUPTED:
-            break
+
+    single = {p.sensitive: None for _, p in asked if isinstance(p, Fairness) and len(p.sensitive) == 1}
+    required = {r.property.sensitive: None for r in requirements if isinstance(r, RatioRequirement)}
+    groups = [*(single if imported.ensemble.is_binary else {}), *(names for names in required if names not in single)]
+    turns = [Asking(name, space, prop) for name, prop in asked]
+    if worlds.population is not None:
+        turns += [Asking(f"{name}, {POPULATION}", worlds.population.space, prop) for name, prop in asked]
+    turns += [Asking(f"group rates by {', '.join(names)}", space, None, names) for names in groups]
+    kept = 0.0 if clock.seconds is None else clock.seconds * (REPORT_SHARE if report else 0.0)
+    results = asked_in_turn(
+        TimeBudget(None if clock.seconds is None else max(clock.left - kept, 0.0)),
+        turns,
+        ask,
+        again=lambda asking, before, limit: _of_both(before, ask(asking, limit)),
+        is_open=lambda _, result: result.status is Status.TIME,
+        stopped=lambda result: result.status is Status.INTERRUPTED,
+        undecided=lambda _, result: _undecided(result),
+    )
+    answers = [_proved(r, clock.left - kept) if isinstance(r, Result) else None for r in results]
+    questions = _share_proofs([Question(name, prop, r) for (name, prop), r in zip(asked, answers)])
+    if worlds.population is not None:
+        others = _share_proofs([Question(name, prop, r) for (name, prop), r in zip(asked, answers[len(asked) :])])
+        questions = tuple(replace(q, population=other.result) for q, other in zip(questions, others))
+    questions = tuple(replace(q, rows=own) for q, own in zip(questions, rows))
+    rates = [r for r in results if isinstance(r, GroupRates)]
     gate = None
     if requirements:
         by_property, by_names = {q.property: q.result for q in questions}, {r.sensitive: r for r in rates}
@@ -441,6 +435,28 @@ def answered(
         population=worlds.population,
         data=worlds.data,
     )
+
+
+@dataclass(frozen=True)
+class Asking:
+    """What is asked under the audit's clock: about a property, or for the rates of groups."""
+
+    name: str
+    space: Space
+    property: Property | None
+    rates_by: tuple[str, ...] = ()
+
+
+def _of_both(before: Result | GroupRates, newer: Result | GroupRates) -> Result | GroupRates:
+    """What two runs of one question say together; rates are those of the longer run."""
+    return both_runs(before, newer) if isinstance(before, Result) and isinstance(newer, Result) else newer
+
+
+def _undecided(result: Result | GroupRates | None) -> float:
+    """How far apart the certain bounds are."""
+    if isinstance(result, GroupRates):
+        return result.difference.gap
+    return 1.0 if result is None or result.bounds is None else result.bounds.gap
 
 
 def _judged_ratio(requirement: RatioRequirement, rates: GroupRates | None) -> Check:

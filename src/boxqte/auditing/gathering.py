@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from boxqte.answers import followups
 from boxqte.answers.asked import Asked, support_boxes
 from boxqte.answers.drawn_profiles import CONFIDENCE, drawn_profiles
+from boxqte.answers.hotspots import Sought, hotspots
 from boxqte.answers.profiles import same_for_all
 from boxqte.answers.regions import RegionStore
 from boxqte.answers.result import Result, asked_of
@@ -26,6 +27,8 @@ from boxqte.auditing.findings import (
     Extent,
     Findings,
     FlipMatrix,
+    HotNode,
+    HotSpots,
     Pair,
     Profile,
     ProfileCell,
@@ -43,8 +46,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 REPORT_SECONDS = 60.0  # for all findings of a report, where nothing else is said
+HOT = ("density", "lift", "share")
 LEAST_SEARCH = 0.02  # seconds: a search that has less proves nothing
-STORE_PART, RULES_PART, MATRIX_PART, DRAWS_PART = 0.4, 0.25, 0.25, 0.2  # of what is left when each of them begins
+STORE_PART, HOT_PART, RULES_PART, MATRIX_PART, DRAWS_PART = (
+    0.4,
+    0.3,
+    0.25,
+    0.25,
+    0.2,
+)  # of what is left when each of them begins
 MOST_DRAWING = 5.0  # seconds
 LONG_NUMBER = re.compile(r"\d+\.\d{6,}(?:e[-+]?\d+)?")
 SEED = 0  # what is drawn for a report is the same whenever it is made
@@ -76,22 +86,27 @@ def gather(
     complete = all(store.complete for store in stores)
     extent = Extent()
     space = asked_of(result).grid.space if space is None else space
+    spots: HotSpots | None = None
     rules: tuple[Rule, ...] = ()
     matrices: tuple[FlipMatrix, ...] = ()
     pairs: tuple[Pair, ...] = ()
+    replayed = False
     if not any(len(store.boxes) for store in stores):
         notes.append("The search did not finish, and has found no region with counterexamples so far.")
     else:
         if not complete:
             notes.append("The search did not finish: regions, flips and examples are those that it has found.")
+        say("hot spots")
+        (spots,) = _part("the hot spots", notes, lambda: (_hotspots(result, clock),)) or (None,)
         rules = _part("the regions", notes, lambda: _rules(result, extent, clock))
         if result.property.sensitive:
             say("flip matrix")
             matrices = _part("the flip matrix", notes, lambda: _matrices(result, extent, clock))
         say("examples")
-        pairs = _part("the examples", notes, lambda: _pairs(result, extent, notes, rows))
+        found = _part("the examples", notes, lambda: example_pairs(result, extent.pairs, rows))
+        pairs, replayed = found or ((), False)
     profiles = _part("the profiles", notes, lambda: _profiles(result, space, extent, notes, clock, say))
-    return Findings(rules, profiles, matrices, pairs, tuple(notes), complete)
+    return Findings(spots, rules, profiles, matrices, pairs, tuple(notes), complete, replayed=replayed)
 
 
 def gather_all(audit: Audit, *, seconds: float | None, say: Note | None = None) -> list[Findings]:
@@ -153,6 +168,27 @@ def _part(name: str, notes: list[str], make: Callable[[], tuple[Any, ...]]) -> t
     except BoxQTEError as error:
         notes.append(f"Without {name}: {error}")
         return ()
+
+
+def _hotspots(result: Result, clock: TimeBudget) -> HotSpots | None:
+    limit = _each(clock, HOT_PART, 1)
+    if limit is not None and limit < LEAST_SEARCH:
+        raise ReportError("there was no time to count them")
+    table = hotspots(result, Sought(), time_limit=limit, random_state=SEED)
+    if not len(table):
+        return None
+    nodes = tuple(
+        HotNode(
+            node["level"],
+            _shortened(node["condition"]),
+            node["hot_spot"],
+            node.get("mass"),
+            *((node[f"{name}_lower"], node[f"{name}_upper"]) if "mass" in node else None for name in HOT),
+        )
+        for node in table.attrs["tree"]
+    )
+    last = table.iloc[-1]
+    return HotSpots(nodes, (float(last["covered_lower"]), float(last["covered_upper"])), table.attrs["lift"])
 
 
 def _rules(result: Result, extent: Extent, clock: TimeBudget) -> tuple[Rule, ...]:
@@ -299,12 +335,3 @@ def _mass(lower: float, upper: float, same: bool) -> tuple[float, float | None] 
     if same and not upper:
         return None
     return lower, None if upper - lower > WIDEST else upper
-
-
-def _pairs(result: Result, extent: Extent, notes: list[str], rows: Rows | None) -> tuple[Pair, ...]:
-    pairs, asked = example_pairs(result, extent.pairs, rows)
-    if not asked:
-        notes.append(
-            "The model's own library was not asked about the examples: it is not installed, or gives no such answer."
-        )
-    return pairs

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from boxqte.answers.quantify import measure
 from boxqte.answers.rate_search import rates_engine
@@ -22,7 +22,7 @@ from boxqte.answers.result import Result
 from boxqte.answers.verdict import Verdict, decide
 from boxqte.answers.verify import verify
 from boxqte.basics.budget import TimeBudget, asked_in_turn
-from boxqte.basics.checks import file_path, seconds
+from boxqte.basics.checks import as_names, file_path, seconds
 from boxqte.basics.toml import a_table, a_text, known_fields, read_toml, texts
 from boxqte.engines.protocol import Decided, Limits, Progress, Status
 from boxqte.errors import BoxQTEError, PolicyError, PropertyError, SpaceError
@@ -35,8 +35,13 @@ from boxqte.space.populations import number_of_components, population
 from boxqte.space.space import Space
 from boxqte.space.tables import read_table
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 VERIFY_SECONDS = 60.0  # to settle a requirement of exactly 1
-POLICY_FIELDS = ("model", "space", "population", "components", "decision_threshold", "time_limit", "engine", "require")
+POLICY_FIELDS = (
+    "model", "space", "rules", "population", "components", "decision_threshold", "time_limit", "engine", "require",
+)  # fmt: skip
 REQUIREMENT_FIELDS = (*FIELDS, "at_least")
 RATIO_FIELDS = ("sensitive", "require_ratio")
 
@@ -180,6 +185,26 @@ class GateReport:
             ],
         }
 
+    def to_frame(self) -> pd.DataFrame:
+        """One row a requirement: its verdict, what is required, and the answer; of rates, bounds on their ratio."""
+        import pandas as pd
+
+        rows = []
+        for check in self.checks:
+            row: dict[str, Any] = {"requirement": check.requirement.name, "verdict": str(check.verdict)}
+            row |= {"at_least": float(check.requirement.at_least), "property": str(check.requirement)}
+            if check.result is not None:
+                row |= check.result.to_row()
+            elif check.rates is not None:
+                ratio, status = check.rates.ratio, str(check.rates.status)
+                row |= {
+                    "lower": None if ratio is None else ratio.lower,
+                    "upper": None if ratio is None else ratio.upper,
+                }
+                row |= {"status": status, "seconds": check.rates.seconds, "remarks": " ".join(check.rates.remarks)}
+            rows.append(row | {"why": check.why})
+        return pd.DataFrame(rows)
+
     def __repr__(self) -> str:
         return f"GateReport({self.verdict}: {', '.join(f'{c.requirement.name} {c.verdict}' for c in self.checks)})"
 
@@ -196,6 +221,7 @@ class Policy:
     threshold: DecisionRule | None = None
     population: str | None = None
     components: int | str = 1
+    rules: tuple[str, ...] = ()
     source: str = field(default="", compare=False)
 
     def __init__(
@@ -209,6 +235,7 @@ class Policy:
         threshold: Threshold | None = None,
         population: str | None = None,
         components: int | str = 1,
+        rules: str | Iterable[str] = (),
         source: str = "",
     ):
         given = tuple(requirements) if isinstance(requirements, Iterable) else (requirements,)
@@ -237,6 +264,7 @@ class Policy:
         except SpaceError as error:
             raise PolicyError(f"{source or 'policy'}: {error}") from None
         fields |= {"population": population, "components": components}
+        fields["rules"] = as_names(rules, f"{source or 'policy'}: rules", PolicyError)
         for name, content in {**fields, "threshold": rule, "source": source}.items():
             object.__setattr__(self, name, content)
 
@@ -287,6 +315,7 @@ class Policy:
             threshold=rule,
             population=paths["population"],
             components=document.get("components", 1),
+            rules=texts(document.get("rules", []), f"{source}: rules", PolicyError),
             source=source,
         )
 
@@ -295,6 +324,12 @@ class Policy:
         if self.population is None:
             return space
         return population(space, read_table(self.population), components=self.components, model=model).space
+
+
+def ruled(space: Space, *more: str | Iterable[str]) -> Space:
+    """The space with further rules; the same one if there are none."""
+    rules = [rule for given in more for rule in ([given] if isinstance(given, str) else given)]
+    return space.with_rules(rules) if rules else space
 
 
 def judged(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from boxqte.answers.empirical import Empirical, empirical
+from boxqte.answers.rates import RowRates, row_rates
 from boxqte.answers.result import THE_SPACE, world_of
 from boxqte.basics.budget import TimeBudget
 from boxqte.basics.checks import as_names
@@ -79,6 +80,20 @@ def row_answers(
             found.append(None)
             notes.append(f"rows: {error}")
     return found, list(dict.fromkeys(notes))
+
+
+def rates_of_rows(imported: ImportedModel, space: Space, sensitive: Sequence[str], data: Any) -> tuple[RowRates, ...]:
+    """The rates of class 1 in the rows, by each attribute and by all of them together; none where they cannot be told."""
+    if data is None or not imported.ensemble.is_binary or not imported.ensemble.predicts_classes:
+        return ()
+    sets = [(name,) for name in sensitive] + ([tuple(sensitive)] if len(sensitive) > 1 else [])
+    found = []
+    for names in sets:
+        try:
+            found.append(row_rates(imported, space, names, data))
+        except BoxQTEError:  # too many groups; the attributes alone are told
+            continue
+    return tuple(found)
 
 
 def world_sentences(space: Space, population: Population | None, rows: Empirical | None) -> Mapping[str, str]:

@@ -144,15 +144,21 @@ def read_question(arguments: argparse.Namespace) -> tuple[ImportedModel, Space, 
     return *read_model_and_space(arguments, prop), prop
 
 
-def read_model_and_space(arguments: argparse.Namespace, prop: Property | None = None) -> tuple[ImportedModel, Space]:
-    """The model and the space, with the masses of `add_population` where the command has them; the property fits them."""
+def load_space(arguments: argparse.Namespace) -> Space:
+    """The space that `--space` names, with the rules of `--rule` beside its own."""
     from boxqte.space.space import Space
 
+    space = Space.load(arguments.space)
+    return space.with_rules(arguments.rule) if arguments.rule else space
+
+
+def read_model_and_space(arguments: argparse.Namespace, prop: Property | None = None) -> tuple[ImportedModel, Space]:
+    """The model and the space, with the masses of `add_population` where the command has them; the property fits them."""
     people = getattr(arguments, "population", None)
     for option in ("population_where", "components"):
         if people is None and getattr(arguments, option, None) is not None:
             raise CommandError(f"--{option.replace('_', '-')}: give the table with --population")
-    space = Space.load(arguments.space)
+    space = load_space(arguments)
     if prop is not None:
         prop.check(space)
     model = read_model(arguments)
@@ -267,6 +273,14 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 def add_model_and_space(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     parser.add_argument("--space", metavar="SPACE.json", required=True, help="the input space (boxqte space infer)")
+    add_rules(parser)
+
+
+def add_rules(parser: Any) -> None:
+    """The option of the commands that take a space; `load_space` reads it."""
+    parser.add_argument("--rule", metavar="RULE", action="append",
+                        help="what every input must keep, beside the space's own rules: \"not (age < 20 and school == "
+                        "PhD)\"; repeat it for more")  # fmt: skip
 
 
 def add_population(parser: argparse.ArgumentParser) -> None:

@@ -16,6 +16,7 @@ from boxqte.cli.arguments import (
     add_newer_questions,
     add_one_hot,
     add_reading,
+    add_rules,
     add_work,
     check_output,
     converter,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 NEWER = ("partner_kappa", "max_change", "monotone", "on", "score_at_most", "scale")
-OUTPUTS = ("html", "json", "save_space", "junit", "markdown")
+OUTPUTS = ("html", "json", "save_space", "junit", "markdown", "model_card")
 
 
 def add_parser(commands: Any) -> None:
@@ -60,6 +61,7 @@ def add_parser(commands: Any) -> None:
         out.add_argument(f"--{who}", metavar="TEXT", default="", help=f"{what}, for the report")
     out.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
     out.add_argument("--save-space", metavar="SPACE.json", help="write the inferred space, to edit it and use it again")
+    out.add_argument("--model-card", metavar="FILE", help="write a section for a model card, in Markdown")
     out.add_argument("--junit", metavar="FILE", help="with --require or --policy: write JUnit XML")
     out.add_argument("--markdown", metavar="FILE", help="with --require or --policy: write a Markdown summary")
     parser.set_defaults(run=run)
@@ -75,6 +77,7 @@ def _add_space(parser: argparse.ArgumentParser) -> None:
                        help="what is asked about beside the space: population, rows (default: both, with --data)")  # fmt: skip
     group.add_argument("--components", metavar="auto|K", default="auto",
                        help="products in the population; auto (default): as many as pay off, up to 8")  # fmt: skip
+    add_rules(group)
     group.add_argument("--label", metavar="COLUMN", help="the target column of the data, which is no attribute")
     for kind in ("categorical", "integer", "real"):
         group.add_argument(f"--{kind}", metavar="A,B", action="append", help=f"columns that are {kind}")
@@ -121,6 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.data,
             sensitive=sensitive,
             space=arguments.space,
+            rules=arguments.rule or (),
             label=arguments.label,
             worlds=None if arguments.worlds is None else read_names(arguments.worlds, "--worlds"),
             components=arguments.components,
@@ -159,6 +163,7 @@ def run(arguments: argparse.Namespace) -> int:
         write_json(arguments.save_space, found.space.to_json()),
         write_json(arguments.json, found.to_json()),
     ]
+    unwritten.append(write_text(arguments.model_card, found.to_model_card() if arguments.model_card else ""))
     if found.gate is not None:
         unwritten.append(write_text(arguments.junit, found.gate.to_junit() if arguments.junit else ""))
         unwritten.append(write_text(arguments.markdown, found.gate.to_markdown() if arguments.markdown else ""))

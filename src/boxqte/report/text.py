@@ -14,7 +14,7 @@ from typing import Any
 
 from boxqte.answers.empirical import Empirical
 from boxqte.answers.rates import GroupRates
-from boxqte.answers.result import Bounds, Result, of_trees
+from boxqte.answers.result import Bounds, Result, Ruled, of_trees
 from boxqte.auditing.audit import Audit
 from boxqte.auditing.policy import Check, GateReport, RatioRequirement, Requirement
 from boxqte.basics.numbers import CELL, LONG, PROGRESS, SENTENCE, SHORT, Style, number_text, short_up
@@ -74,11 +74,19 @@ def answer_text(result: Result) -> str:
         _line("model", f"{model.source}: {model.library}, {model.trees_text}, {model.leaves} leaves"),
         *([] if model.decision is None else [_line("decision", model.decision.text())]),
         _line("inputs", "infinitely many" if result.count is None else f"{result.count:,}"),
+        *([] if result.ruled is None else [_line("forbidden", _ruled_words(result.ruled))]),
         *([] if result.counted is None else [_line("cells", _cells_words(result.cells or 0, *result.counted))]),
         "how to read it",
         *(textwrap.fill(text, WIDTH, initial_indent="  - ", subsequent_indent="    ") for text in result.semantics()),
     ]
     return "\n".join(lines)
+
+
+def _ruled_words(ruled: Ruled) -> str:
+    """How much the rules forbid; their texts are in the space."""
+    rules = "a rule" if len(ruled.rules) == 1 else f"{len(ruled.rules)} rules"
+    low, high = ruled.forbidden - ruled.error, ruled.forbidden + ruled.error
+    return f"{number_text(max(low, Fraction(0)), high)} of the space by {rules}; all shares are of the rest"
 
 
 def _cells_words(cells: int, least: int, most: int) -> str:
@@ -234,13 +242,20 @@ def space_text(space: Space) -> str:
         table_text(rows),
         "",
         _line("attributes", f"{len(space)}, feeding {len(space.columns)} model columns"),
-        _line("inputs", "infinitely many" if count is None else f"{count:,}"),
+        _line(
+            "inputs",
+            "infinitely many" if count is None else f"{count:,}{' that no rule forbids' if space.rules else ''}",
+        ),
     ]
     if space.label is not None:
         lines.append(_line("label", space.label))
     if space.components:
         words = f"a mixture of {len(space.components)} products; the masses above are each attribute's own in all of it"
         lines.append(_line("mass", words))
+    for number, rule in enumerate(space.rules):
+        lines.append(_line("" if number else "rules", rule.text))
+    if space.rules:
+        lines.append(_line("forbidden", f"{number_text(1 - space.allowed, 1 - space.allowed)} of the space"))
     if space.mass is not None:
         lines.append(_line("mass", "every cell that a model's tests cut it into counts the same"))
     if space.sensitive:
@@ -452,12 +467,26 @@ def audit_rates(audit: Audit) -> list[tuple[str, ...]]:
     """The head, then a row an attribute: how far its groups' rates of class 1 are apart."""
     rows: list[tuple[str, ...]] = [("group rates by", "lowest", "highest", "difference", "ratio", "status", "seconds")]
     for rates in audit.rates:
-        ends = [(f"{group.name}: {number_text(group.rate.lower, group.rate.upper, CELL)}") for group in rates.ordered]
+        ends = [_group_rate(group.name, group.rate) for group in rates.ordered]
         gap = number_text(rates.difference.lower, rates.difference.upper, CELL)
         seconds = f"{rates.seconds:.1f}"
         row = (", ".join(rates.sensitive), ends[0], ends[-1], gap, ratio_text(rates, SHORT), str(rates.status), seconds)
         rows.append(row)
+        said = rates.statistical
+        if said is not None:  # what random inputs say, below what is certain
+            drawn = [_group_rate(g.name, g.statistical) for g in rates.ordered if g.statistical is not None]
+            gap = number_text(said.difference.lower, said.difference.upper, CELL)
+            ratio = (
+                ""
+                if said.ratio is None
+                else number_text(said.ratio.lower, said.ratio.upper, SHORT, confidence=said.confidence)
+            )
+            rows.append(("  statistical", drawn[0], drawn[-1], gap, ratio, "", ""))
     return rows
+
+
+def _group_rate(name: str, rate: Bounds) -> str:
+    return f"{name}: {number_text(rate.lower, rate.upper, CELL)}"
 
 
 def empirical_text(found: Empirical, prop: Property) -> str:
@@ -470,7 +499,8 @@ def empirical_text(found: Empirical, prop: Property) -> str:
         lines.insert(1, f"decision            {found.decision}")
     lines += [_line("remark" if not i else "", remark) for i, remark in enumerate(found.remarks)]
     if found.outside:
-        lines.append(f"                    {found.outside:,} rows lie outside the space and count for nothing")
+        ruled = f" ({found.forbidden:,} of them a rule forbids)" if found.forbidden else ""
+        lines.append(f"                    {found.outside:,} rows lie outside the space{ruled} and count for nothing")
     if found.measure is None or found.lower is None or found.upper is None:
         return "\n".join([*lines, "measure             undefined: no row is confident"])
     lines.append(f"counterexamples     {found.unfair:,}")

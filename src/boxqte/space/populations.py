@@ -6,6 +6,7 @@ Which question each answers is in docs/populations.md. The space keeps its domai
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ from boxqte.models.ensemble import TreeEnsemble
 from boxqte.models.importers import load_model
 from boxqte.space.binning import GRID, Bins, bins_of, exact_shares
 from boxqte.space.components import Component
-from boxqte.space.conditions import parse_condition, restrict_space
+from boxqte.space.conditions import mass_of, parse_condition, restricted
 from boxqte.space.dependence import Dependence, grouped, largest
 from boxqte.space.frequencies import with_data_mass
 from boxqte.space.mixtures import LADDER, Cells, Mixture, choose
@@ -162,10 +163,12 @@ class Population:
         ensemble = None if model is None else _ensemble(model)
         rows = TableRows(space, table_of(frame))
         chosen = rows.chosen(where)
-        inside = chosen & np.array([problem is None for problem in rows.problems])
+        inside = chosen & np.array(
+            [problem is None and not broken for problem, broken in zip(rows.problems, rows.broken)]
+        )
         if not inside.any():
-            name, why = next(p for p, keep in zip(rows.problems, chosen) if keep and p is not None)
-            raise SpaceError(f"population: no row of the table lies in the space; the first one's '{name}': {why}")
+            why = next(why for why, keep in zip(rows.why, chosen) if keep and why)
+            raise SpaceError(f"population: no row of the table lies in the space; the first one's {why}")
         bins = bins_of(space, rows, inside, ensemble)
         codes = np.stack([own.codes(_kept(rows.values[own.attribute.name], inside)) for own in bins])
         found = choose(codes, [own.even for own in bins], number, seed, clock, most)
@@ -200,13 +203,16 @@ class Population:
         parts = parse_condition(condition, self.space)
         kept = []
         for weight, product in self.space.products():
-            try:
-                inside, share, only_missing = restrict_space(product, parts, condition)
-            except SpaceError:
+            share = math.prod((mass_of(product[name], part) for name, part in parts.items()), start=Fraction(1))
+            if not share:
                 continue  # no member of this component is in the group
-            if only_missing:
-                raise SpaceError(f"condition {condition!r}: leaves only the missing value of '{only_missing[0]}', which no "
-                                 "space can say; restrict an answer instead")  # fmt: skip
+            inside = product
+            for name, part in parts.items():
+                own = restricted(product[name], part)
+                if own is None:
+                    raise SpaceError(f"condition {condition!r}: leaves only the missing value of '{name}', which no space can "
+                                     "say; restrict an answer instead")  # fmt: skip
+                inside = inside.with_attribute(own)
             kept.append((weight * share, inside))
         total = sum((weight for weight, _ in kept), Fraction(0))
         if not total:
@@ -293,6 +299,13 @@ def population(
     rows = TableRows(space, table_of(frame))
     chosen = rows.chosen(where)
     notes = []
+    broken = np.array([bool(words) for words in rows.broken], bool) & chosen
+    if broken.any():
+        notes.append(f"rows that a rule forbids, left out: {int(broken.sum())}")
+        chosen &= ~broken
+        if not chosen.any():
+            raise SpaceError("population: the rules forbid every row of the table")
+    own = []
     for attribute in space:
         counts = Counter(_kept(rows.values[attribute.name], chosen))
         absent, outside = counts.pop(MISSING, 0), counts.pop(OUTSIDE, 0)
@@ -306,8 +319,8 @@ def population(
         if outside:
             how += f"; rows outside the domain, left out: {outside}"
         notes.append(f"{attribute.name}: {how}")
-        space = space.with_attribute(changed)
-    return Population(space, int(np.count_nonzero(chosen)), tuple(notes))
+        own.append(changed)
+    return Population(space.with_attributes(own), int(np.count_nonzero(chosen)), tuple(notes))
 
 
 def _with_masses_to_take(space: Any) -> Space:
@@ -315,7 +328,7 @@ def _with_masses_to_take(space: Any) -> Space:
     space = read_space(space)
     if space.mass is not None:
         raise SpaceError("population: the space counts cells; leave out its mass 'cells', or the population")
-    return Space(space.attributes, label=space.label, sensitive=space.sensitive)
+    return Space(space.attributes, label=space.label, sensitive=space.sensitive, rules=space.rules)
 
 
 def number_of_components(components: object) -> int | None:
@@ -356,8 +369,8 @@ def _notes(rows: TableRows, chosen: Any, inside: Any, bins: list[Bins]) -> tuple
     notes = []
     left_out = int(np.count_nonzero(chosen & ~inside))
     if left_out:
-        name, why = next(p for p, keep in zip(rows.problems, chosen) if keep and p is not None)
-        notes.append(f"rows outside the space, left out: {left_out} (the first one's {name}: {why})")
+        why = next(why for why, keep in zip(rows.why, chosen) if keep and why)
+        notes.append(f"rows outside the space, left out: {left_out} (the first one's {why})")
     for own in bins:
         if own.attribute.is_numeric:
             notes.append(f"{own.attribute.name}: {len(own.edges) - 1} bins")
