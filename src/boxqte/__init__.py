@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from boxqte.report.plots import compare
     from boxqte.space.attributes import Attribute, Histogram
     from boxqte.space.distributions import Distribution
-    from boxqte.space.populations import population
+    from boxqte.space.populations import Population, population
     from boxqte.space.proposals import propose_rules
     from boxqte.space.space import Space
     from boxqte.testers import find_idis
@@ -61,6 +61,7 @@ _WHERE = {
     "ModelError": "errors",
     "Monotonicity": "questions.properties",
     "Policy": "api.gate",
+    "Population": "space.populations",
     "PropertyError": "errors",
     "Quantification": "api.quantify",
     "RatioRequirement": "auditing.policy",
@@ -104,6 +105,7 @@ __all__ = [
     "ModelError",
     "Monotonicity",
     "Policy",
+    "Population",
     "PropertyError",
     "Quantification",
     "RatioRequirement",

@@ -20,7 +20,7 @@ from boxqte.answers.asked import Asked, BoxSums, carried_over, searched, support
 from boxqte.answers.pieces import remembered, search
 from boxqte.answers.profiles import profile_table
 from boxqte.answers.regions import Boxes, RegionStore, held_cells, joined, merged, rule_of
-from boxqte.answers.remarks import remarks
+from boxqte.answers.remarks import remarked
 from boxqte.answers.result import Result, among_allowed, asked_of, ruled_of
 from boxqte.answers.samples import decider_of
 from boxqte.engines import make_engine
@@ -108,8 +108,7 @@ def restrict(result: Result, condition: str, *, time_limit: float | None = None)
         statistical=outcome.statistical,
         ruled=ruled,
     )
-    answer = remembered(answer, now, weights, own, found)
-    answer = replace(answer, remarks=remarks(grid, answer))
+    answer = remarked(remembered(answer, now, weights, own, found), grid)
     asked.answers[key] = answer
     return answer
 

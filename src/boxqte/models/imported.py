@@ -50,3 +50,7 @@ class ImportedModel:
     """By column the monotone constraints that the model says it was trained with: a claim, not a fact."""
     objective: str = ""
     """What a model that predicts a number was trained for, in its library's own words."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickles: all that we read. The way back to the library is made of functions, and stays behind."""
+        return {name: None if callable(value) else value for name, value in vars(self).items()}
