@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from boxqte.space.attributes import Attribute, Histogram
     from boxqte.space.distributions import Distribution
     from boxqte.space.populations import population
+    from boxqte.space.proposals import propose_rules
     from boxqte.space.space import Space
     from boxqte.testers import find_idis
 
@@ -82,6 +83,7 @@ _WHERE = {
     "group_rates": "answers.rates",
     "load_model": "models.importers",
     "population": "space.populations",
+    "propose_rules": "space.proposals",
     "quantify": "api.quantify",
     "score_changes": "answers.score_changes",
     "verify": "answers.verify",
@@ -125,6 +127,7 @@ __all__ = [
     "group_rates",
     "load_model",
     "population",
+    "propose_rules",
     "quantify",
     "score_changes",
     "verify",

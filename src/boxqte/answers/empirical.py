@@ -33,7 +33,7 @@ class Empirical:
 
     rows: int
     outside: int
-    """rows with a value outside the space, which count for nothing"""
+    """rows with a value outside the space, or that a rule of it forbids: they count for nothing"""
     confident: int
     unfair: int
     measure: float | None
@@ -44,6 +44,8 @@ class Empirical:
     """the numbers of the rows, from 0, that are counterexamples"""
     decision: str = ""
     """the model's decision rule in words, where it is not the library's own `predict`"""
+    forbidden: int = 0
+    """how many of those outside a rule forbids"""
 
     def to_json(self) -> dict[str, Any]:
         """The result as a JSON object."""
@@ -95,6 +97,7 @@ def empirical(
         confidence=confidence,
         counterexamples=tuple(kept[verdict == UNFAIR].tolist()),
         decision=decision_text(imported.ensemble.decision),
+        forbidden=sum(bool(rows.rows.broken[row]) and rows.rows.problems[row] is None for row in chosen.tolist()),
     )
 
 

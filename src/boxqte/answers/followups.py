@@ -21,7 +21,7 @@ from boxqte.answers.pieces import remembered, search
 from boxqte.answers.profiles import profile_table
 from boxqte.answers.regions import Boxes, RegionStore, held_cells, joined, merged, rule_of
 from boxqte.answers.remarks import remarks
-from boxqte.answers.result import Result, asked_of
+from boxqte.answers.result import Result, among_allowed, asked_of, ruled_of
 from boxqte.answers.samples import decider_of
 from boxqte.engines import make_engine
 from boxqte.engines.box.classes import ClassProblem
@@ -38,7 +38,8 @@ from boxqte.questions.combined import combinations, combined_grid
 from boxqte.questions.grid import AnyGrid, binary
 from boxqte.questions.pieces import Piece, mixed_grid, restricted_pieces
 from boxqte.questions.variations import one_class_grid, one_way_grid, part_of_cell, restricted_grid
-from boxqte.space.conditions import Part, both, parse_condition, part_text
+from boxqte.space.conditions import Part, both, parse_condition, part_text, without
+from boxqte.space.rules import Rule, allowed_count
 from boxqte.space.space import Space
 
 if TYPE_CHECKING:
@@ -81,6 +82,9 @@ def restrict(result: Result, condition: str, *, time_limit: float | None = None)
         asked, engine=name, options=options, limits=limits, answers={}, parts=_narrowed(asked.parts, parts), condition=text,
         store=None, share=asked.share * share, pieces=(),
     )  # fmt: skip
+    ruled = ruled_of(asked.grid.space, [piece for _, piece in kept])
+    if ruled is not None and result.ruled is not None:  # what is forbidden counts on neither side
+        now = replace(now, share=now.share * (1 - ruled.forbidden) / (1 - result.ruled.forbidden))
     sees = Capability.OBSERVERS in engine.capabilities
     now = replace(now, grid=mixed_grid(asked.grid, [piece for _, piece in kept]) if len(kept) > 1 else kept[0][1].grid)
     own = [replace(now, grid=piece.grid, store=RegionStore() if sees else None, answers={}) for _, piece in kept]
@@ -96,12 +100,13 @@ def restrict(result: Result, condition: str, *, time_limit: float | None = None)
         seconds=watch.seconds,
         trace=tuple(watch.trace),
         space_fingerprint=grid.space.fingerprint(),
-        rounding_ambiguous=outcome.rounding_ambiguous,
-        input_rounding=up(grid.input_rounding),
+        rounding_ambiguous=among_allowed(outcome.rounding_ambiguous, ruled),
+        input_rounding=among_allowed(up(grid.input_rounding), ruled) or 0.0,
         count=_count(grid.space, now.parts),
         cells=None if result.cells is None else int(now.share * grid.n_cells()),
         details={**outcome.details, "condition": text, "share_of_space": float(now.share)},
         statistical=outcome.statistical,
+        ruled=ruled,
     )
     answer = remembered(answer, now, weights, own, found)
     answer = replace(answer, remarks=remarks(grid, answer))
@@ -113,6 +118,9 @@ def _count(space: Space, parts: Mapping[str, Part]) -> int | None:
     """How many inputs satisfy the conditions; None if an attribute is real."""
     if space.count() is None:
         return None
+    if space.rules:
+        elsewhere = [Rule(name, (((name, without(space[name], part)),),)) for name, part in parts.items()]
+        return allowed_count(space.attributes, [*space.rules, *elsewhere])
     sizes = [
         _size(parts[attribute.name]) if attribute.name in parts else int(attribute.size or 0) for attribute in space
     ]

@@ -13,7 +13,7 @@ from boxqte.answers.checkpoint import EVERY, Checkpoint, identity
 from boxqte.answers.pieces import remembered, search
 from boxqte.answers.regions import RegionStore
 from boxqte.answers.remarks import remarks
-from boxqte.answers.result import ModelSummary, Result, ruled_of, world_of
+from boxqte.answers.result import ModelSummary, Result, among_allowed, ruled_of, world_of
 from boxqte.basics.checks import MAX_WORKERS, number, seconds, whole, worker_count
 from boxqte.engines import DEFAULT_ENGINE, engine_class, make_engine
 from boxqte.engines.options import check_types
@@ -79,7 +79,7 @@ def measure(
         for writer in writers:
             if writer is not None:
                 writer.close()
-    outcome = found.outcome
+    outcome, ruled = found.outcome, ruled_of(space, pieces)
     result = Result(
         property=prop,
         model=summary(imported),
@@ -89,14 +89,14 @@ def measure(
         seconds=watch.seconds,
         trace=tuple(watch.trace),
         space_fingerprint=space.fingerprint(),
-        rounding_ambiguous=outcome.rounding_ambiguous,
-        input_rounding=up(grid.input_rounding),
+        rounding_ambiguous=among_allowed(outcome.rounding_ambiguous, ruled),
+        input_rounding=among_allowed(up(grid.input_rounding), ruled) or 0.0,
         count=space.count(),
         cells=grid.n_cells() if space.mass == "cells" else None,
         details=outcome.details,
         statistical=outcome.statistical,
         all_confident=not grid.low_possible,
-        ruled=ruled_of(space, pieces),
+        ruled=ruled,
         world=world_of(space),
     )
     result = remembered(result, whole, weights, asked, found)

@@ -95,6 +95,14 @@ class Ruled:
         return {"rules": list(self.rules), "forbidden": float(self.forbidden), "forbidden_exact": exact}
 
 
+def among_allowed(mass: float | None, ruled: Ruled | None) -> float | None:
+    """A bound on a mass as a share of the inputs that no rule forbids."""
+    if not mass or ruled is None:
+        return mass
+    least = ruled.allowed[0]
+    return min(up(Fraction(mass) / least), 1.0) if least > 0 else 1.0
+
+
 def ruled_of(space: Space, pieces: Iterable[tuple[Fraction, AnyGrid]]) -> Ruled | None:
     """What the rules forbid of a question's products, by their weights; None without rules."""
     if not space.rules:

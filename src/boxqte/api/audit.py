@@ -92,6 +92,7 @@ def audit(
     *,
     sensitive: str | Iterable[str],
     space: Space | Mapping[str, Any] | str | Path | None = None,
+    rules: str | Iterable[str] = (),
     label: str | None = None,
     epsilon: Number | Mapping[str, Number] = 0,
     kappa: Number = Fraction(1, 2),
@@ -131,6 +132,8 @@ def audit(
         The sensitive attribute or attributes.
     space
         The space, instead of `data`.
+    rules
+        What every input must keep, beside the rules of the space and of the policy (`Space.with_rules`).
     label
         The target column of the data.
     epsilon, kappa, tie
@@ -189,6 +192,10 @@ def audit(
     function(progress, "progress")
     limits = limits_of(workers=workers, n_jobs=n_jobs, memory_limit=memory_limit)
     bound, inference = space_of(space, data, label, names, imported, by_name(infer, "infer", SpaceError))
+    bound = policies.ruled(bound, rules, () if read is None else read.rules)
+    if inference is not None:
+        notes_on_rules = tuple(f"rule: {rule}" for rule in bound.rules)
+        inference = replace(inference, space=bound, notes=(*inference.notes, *notes_on_rules))
     further = {"partner_kappa": partner_kappa, "max_change": max_change, "monotone": monotone, "on": on}
     further |= {"score_at_most": score_at_most, "scale": scale}
     asked = questions_of(names, epsilon, kappa, tie, robustness, further)

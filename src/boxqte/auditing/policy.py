@@ -22,7 +22,7 @@ from boxqte.answers.result import Result
 from boxqte.answers.verdict import Verdict, decide
 from boxqte.answers.verify import verify
 from boxqte.basics.budget import TimeBudget, asked_in_turn
-from boxqte.basics.checks import file_path, seconds
+from boxqte.basics.checks import as_names, file_path, seconds
 from boxqte.basics.toml import a_table, a_text, known_fields, read_toml, texts
 from boxqte.engines.protocol import Decided, Limits, Progress, Status
 from boxqte.errors import BoxQTEError, PolicyError, PropertyError
@@ -34,7 +34,7 @@ from boxqte.questions.reading import FIELDS, monotone_of, read_property
 from boxqte.space.space import Space
 
 VERIFY_SECONDS = 60.0  # to settle a requirement of exactly 1
-POLICY_FIELDS = ("model", "space", "decision_threshold", "time_limit", "engine", "require")
+POLICY_FIELDS = ("model", "space", "rules", "decision_threshold", "time_limit", "engine", "require")
 REQUIREMENT_FIELDS = (*FIELDS, "at_least")
 RATIO_FIELDS = ("sensitive", "require_ratio")
 
@@ -192,6 +192,7 @@ class Policy:
     time_limit: float | None = None
     engine: str | None = None
     threshold: DecisionRule | None = None
+    rules: tuple[str, ...] = ()
     source: str = field(default="", compare=False)
 
     def __init__(
@@ -203,6 +204,7 @@ class Policy:
         time_limit: float | None = None,
         engine: str | None = None,
         threshold: Threshold | None = None,
+        rules: str | Iterable[str] = (),
         source: str = "",
     ):
         given = tuple(requirements) if isinstance(requirements, Iterable) else (requirements,)
@@ -216,8 +218,15 @@ class Policy:
         for name in names:
             if names.count(name) > 1:
                 raise PolicyError(f"{source or 'policy'}: two requirements are named '{name}'")
-        fields = {"requirements": given, "model": model, "space": space, "time_limit": time_limit, "engine": engine}
+        fields: dict[str, Any] = {
+            "requirements": given,
+            "model": model,
+            "space": space,
+            "time_limit": time_limit,
+            "engine": engine,
+        }
         rule = None if threshold is None else read_decision(threshold)
+        fields["rules"] = as_names(rules, f"{source or 'policy'}: rules", PolicyError)
         for name, content in {**fields, "threshold": rule, "source": source}.items():
             object.__setattr__(self, name, content)
 
@@ -266,8 +275,15 @@ class Policy:
             time_limit=limit,
             engine=engine,
             threshold=rule,
+            rules=texts(document.get("rules", []), f"{source}: rules", PolicyError),
             source=source,
         )
+
+
+def ruled(space: Space, *more: str | Iterable[str]) -> Space:
+    """The space with further rules; the same one if there are none."""
+    rules = [rule for given in more for rule in ([given] if isinstance(given, str) else given)]
+    return space.with_rules(rules) if rules else space
 
 
 def judged(

@@ -66,6 +66,8 @@ class Question:
         if head["model"] != model.fingerprint():
             raise Rejected(f"is about model {head['model']:.12}, the model given is {model.fingerprint():.12}")
         self.space = space = Space.from_json(head["space"])
+        if space.rules:
+            raise Rejected("is about a space with rules, for which there are no certificates")
         self.asked, self.model, rule = head["property"], model, model.decision
         if expected is not None and expected.fingerprint() != space.fingerprint():
             raise Rejected("is about another space than the one given")

@@ -141,11 +141,17 @@ def given_model(arguments: argparse.Namespace) -> Any:
 def read_question(arguments: argparse.Namespace) -> tuple[ImportedModel, Space, Property]:
     """The model, the space and the property that `add_model`, `--space` and `add_question` name, and that they fit."""
     prop = property_of(arguments)
+    space = load_space(arguments)
+    prop.check(space)
+    return read_model(arguments), space, prop
+
+
+def load_space(arguments: argparse.Namespace) -> Space:
+    """The space that `--space` names, with the rules of `--rule` beside its own."""
     from boxqte.space.space import Space
 
     space = Space.load(arguments.space)
-    prop.check(space)
-    return read_model(arguments), space, prop
+    return space.with_rules(arguments.rule) if arguments.rule else space
 
 
 def read_result(arguments: argparse.Namespace) -> Quantification:
@@ -242,6 +248,14 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 def add_model_and_space(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     parser.add_argument("--space", metavar="SPACE.json", required=True, help="the input space (boxqte space infer)")
+    add_rules(parser)
+
+
+def add_rules(parser: Any) -> None:
+    """The option of the commands that take a space; `load_space` reads it."""
+    parser.add_argument("--rule", metavar="RULE", action="append",
+                        help="what every input must keep, beside the space's own rules: \"not (age < 20 and school == "
+                        "PhD)\"; repeat it for more")  # fmt: skip
 
 
 def add_reading(parser: Any) -> None:

@@ -15,6 +15,7 @@ from boxqte.cli.arguments import (
     add_newer_questions,
     add_one_hot,
     add_reading,
+    add_rules,
     add_work,
     check_output,
     converter,
@@ -66,6 +67,7 @@ def _add_space(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the input space")
     group.add_argument("--data", metavar="TRAIN.csv", help="the training data, to infer the space from")
     group.add_argument("--space", metavar="SPACE.json", help="the input space, instead of --data")
+    add_rules(group)
     group.add_argument("--label", metavar="COLUMN", help="the target column of the data, which is no attribute")
     for kind in ("categorical", "integer", "real"):
         group.add_argument(f"--{kind}", metavar="A,B", action="append", help=f"columns that are {kind}")
@@ -112,6 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.data,
             sensitive=sensitive,
             space=arguments.space,
+            rules=arguments.rule or (),
             label=arguments.label,
             epsilon=epsilon,
             kappa=arguments.kappa,

@@ -19,6 +19,7 @@ from boxqte.cli.arguments import (
     add_work,
     check_output,
     converter,
+    load_space,
     property_of,
     raise_first,
     read_model,
@@ -76,12 +77,11 @@ def run(arguments: argparse.Namespace) -> int:
     from boxqte.engines.protocol import Status
     from boxqte.report.progress import show_progress
     from boxqte.report.text import answer_text
-    from boxqte.space.space import Space
 
     engine = arguments.engine or DEFAULT_ENGINE
     confidence = [] if arguments.confidence is None else [f"confidence={arguments.confidence}"]
     options = smtlib.switched(engine, read_options(engine, [*arguments.option, *confidence]), arguments)
-    space = Space.load(arguments.space)
+    space = load_space(arguments)
     prop.check(space)
     if arguments.population is not None:
         space = _population(space, arguments)

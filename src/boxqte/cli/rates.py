@@ -14,6 +14,7 @@ from boxqte.cli.arguments import (
     add_work,
     check_output,
     converter,
+    load_space,
     raise_first,
     read_model,
     read_names,
@@ -54,10 +55,9 @@ def run(arguments: argparse.Namespace) -> int:
     from boxqte.engines.protocol import Status
     from boxqte.report.progress import show_progress
     from boxqte.report.rates import rates_text
-    from boxqte.space.space import Space
     from boxqte.space.tables import read_table
 
-    space, model = Space.load(arguments.space), read_model(arguments)
+    space, model = load_space(arguments), read_model(arguments)
     data = None if arguments.data is None else read_table(arguments.data)
     title, limit = f"group rates by {', '.join(names)}", arguments.time_limit
     colors = wants_colors(arguments, sys.stderr)

@@ -14,6 +14,7 @@ from boxqte.cli.arguments import (
     add_work,
     check_output,
     converter,
+    load_space,
     raise_first,
     read_count,
     read_names,
@@ -45,10 +46,9 @@ def add_parser(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     check_output(arguments.csv, "--csv")
     from boxqte.report.text import answer_text
-    from boxqte.space.space import Space
 
     for name in read_names(arguments.profile, "--profile"):
-        _ = Space.load(arguments.space)[name]  # better now than after the search: is it there?
+        _ = load_space(arguments)[name]  # better now than after the search: is it there?
     result = read_result(arguments)
     table = result.regions(arguments.top, pure=arguments.pure or None)
     if arguments.csv is not None:

@@ -12,6 +12,7 @@ from boxqte.cli.arguments import (
     add_model_and_space,
     add_work,
     check_output,
+    load_space,
     raise_first,
     read_model,
     read_names,
@@ -49,9 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
     from boxqte.answers.score_changes import score_changes
     from boxqte.report.progress import show_questions
     from boxqte.report.score_changes import score_changes_text
-    from boxqte.space.space import Space
 
-    space, model = Space.load(arguments.space), read_model(arguments)
+    space, model = load_space(arguments), read_model(arguments)
     with show_questions(quiet=arguments.quiet, color=wants_colors(arguments, sys.stderr)) as progress:
         found = score_changes(
             model,

@@ -11,6 +11,7 @@ from boxqte.cli.arguments import (
     CommandError,
     add_one_hot,
     add_reading,
+    add_rules,
     check_output,
     raise_first,
     read_model,
@@ -22,7 +23,8 @@ from boxqte.cli.wording import in_flags
 from boxqte.space.distributions import PARAMETERS
 
 if TYPE_CHECKING:
-    pass
+    from boxqte.space.proposals import Proposal
+    from boxqte.space.space import Space
 
 
 def add_parser(commands: Any) -> None:
@@ -55,6 +57,13 @@ def _add_infer(spaces: Any) -> None:
     for family, (one, two) in PARAMETERS.items():
         parser.add_argument(f"--{family}", metavar=f"NAME={one.upper()},{two.upper()}", action="append",
                             help=f"a numeric attribute whose mass is {family}, truncated to its domain")  # fmt: skip
+    add_rules(parser)
+    parser.add_argument(
+        "--rules-from-data",
+        action="store_true",
+        help="propose rules: pairs of values that never occur together, though many rows were expected",
+    )
+    parser.add_argument("--accept-rules", action="store_true", help="take all rules that --rules-from-data proposes")
     parser.add_argument("--model", metavar="MODEL", help="use the model's columns and categories")
     add_reading(parser)
     parser.set_defaults(run=_infer)
@@ -62,12 +71,15 @@ def _add_infer(spaces: Any) -> None:
 
 def _infer(arguments: argparse.Namespace) -> int:
     check_output(arguments.output, "--output")
+    if arguments.accept_rules and not arguments.rules_from_data:
+        raise CommandError("--accept-rules: takes what --rules-from-data proposes; give both")
     from boxqte.space.space import Space
     from boxqte.space.tables import read_table
 
+    table = read_table(arguments.data)
     model = None if arguments.model is None else read_model(arguments)
     inference = Space.infer(
-        read_table(arguments.data),
+        table,
         label=arguments.label,
         sensitive=read_names(arguments.sensitive, "--sensitive"),
         missing=arguments.missing,
@@ -78,14 +90,36 @@ def _infer(arguments: argparse.Namespace) -> int:
         real=read_names(arguments.real, "--real"),
         one_hot=read_one_hot(arguments.one_hot),
     )
-    space = inference.space.with_mass(_formulas(arguments))
+    space = inference.space.with_mass(_formulas(arguments)).with_rules(arguments.rule or ())
+    proposals = _proposals(space, table) if arguments.rules_from_data else []
+    if arguments.accept_rules:
+        space = space.with_rules([proposal.rule for proposal in proposals])
     unwritten = write_json(arguments.output, space.to_json())
     raise_first(unwritten)
     to_stdout = arguments.output == "-"
-    print(in_flags(str(inference), arguments.command), file=sys.stderr if to_stdout else sys.stdout)
+    out = sys.stderr if to_stdout else sys.stdout
+    print(in_flags(str(inference), arguments.command), file=out)
+    if arguments.rules_from_data:
+        print(_proposed(proposals, arguments.accept_rules), file=out)
     if not to_stdout:
         print(f"\nwritten to {arguments.output}; to change a kind, --categorical, --integer or --real NAME, or edit it")
     return OK
+
+
+def _proposals(space: Space, table: Any) -> list[Proposal]:
+    """What the table suggests and the space's rules do not say yet."""
+    from boxqte.space.proposals import propose_rules
+
+    known = {rule.text for rule in space.rules}
+    return [proposal for proposal in propose_rules(space, table) if proposal.rule not in known]
+
+
+def _proposed(proposals: list[Proposal], accepted: bool) -> str:
+    """The proposals, and how to take them."""
+    if not proposals:
+        return "\nno pair of values is absent that many rows were expected to have: no rule is proposed"
+    said = "taken" if accepted else 'proposed, none is taken: --rule "..." takes one, --accept-rules all'
+    return "\n".join(["", f"rules from the data, {said}", *(f"  {proposal}" for proposal in proposals)])
 
 
 def _formulas(arguments: argparse.Namespace) -> dict[str, Any]:

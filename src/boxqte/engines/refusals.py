@@ -84,7 +84,7 @@ def refuse(name: str, grid: AnyGrid, companions: Companions) -> None:
             )
         if name == "cegar":
             raise EngineError("engine 'cegar' divides cells, so they cannot count the same; use another engine")
-    if grid.forbidden and companions.recorder is not None:
+    if grid.space.rules and companions.recorder is not None:
         raise CertificateError("certificate: there are none for spaces with rules; leave it out, or the rules")
     moved = [n for n, value in grid.property.tolerances(grid.space).items() if value]
     if companions.recorder is not None and moved:

@@ -18,6 +18,11 @@ def with_rule_trees(grid: Grid, rules: Sequence[Forbidden], value: int) -> Grid:
     return replace(grid, **trees.fields(), values=(*grid.values, *(value * inside for inside in trees.leaves)))
 
 
+def divided_by_rules(grid: Grid) -> Grid:
+    """The same question, with trees of value 0 by which whatever divides boxes by the trees' tests divides them by the rules."""
+    return with_rule_trees(grid, grid.forbidden, 0) if grid.forbidden else grid
+
+
 def with_class_rule_trees(grid: ClassGrid, rules: Sequence[Forbidden], value: int, output: int) -> ClassGrid:
     """The same for several outputs: the trees feed one of them."""
     trees = _RuleTrees(grid, len(grid.leaf_values), rules)

@@ -436,7 +436,8 @@ def empirical_text(found: Empirical, prop: Property) -> str:
     if found.decision:
         lines.insert(1, f"decision            {found.decision}")
     if found.outside:
-        lines.append(f"                    {found.outside:,} rows lie outside the space and count for nothing")
+        ruled = f" ({found.forbidden:,} of them a rule forbids)" if found.forbidden else ""
+        lines.append(f"                    {found.outside:,} rows lie outside the space{ruled} and count for nothing")
     if found.measure is None or found.lower is None or found.upper is None:
         return "\n".join([*lines, "measure             undefined: no row is confident"])
     lines.append(f"counterexamples     {found.unfair:,}")

@@ -57,6 +57,12 @@ def population(space: Space, frame: Any, *, where: str | None = None) -> Populat
     rows = TableRows(space, table_of(frame))
     chosen = rows.chosen(where)
     notes = []
+    broken = np.array([bool(words) for words in rows.broken], bool) & chosen
+    if broken.any():
+        notes.append(f"rows that a rule forbids, left out: {int(broken.sum())}")
+        chosen &= ~broken
+        if not chosen.any():
+            raise SpaceError("population: the rules forbid every row of the table")
     own = []
     for attribute in space:
         values = [v for v, keep in zip(rows.values[attribute.name], chosen) if keep]

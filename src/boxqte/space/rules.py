@@ -8,6 +8,7 @@ in SQL reads the same way.
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -230,6 +231,15 @@ def share_of_allowed(attributes: Sequence[Attribute], rules: Iterable[Rule]) -> 
             masks[name, part] = sum(held)
     forbidden: list[Masks] = [tuple((at[name], masks[name, part]) for name, part in box) for box in boxes]
     return allowed_share(forbidden, masses)
+
+
+def allowed_count(attributes: Sequence[Attribute], rules: Iterable[Rule]) -> int | None:
+    """How many inputs no rule forbids; None if an attribute is real."""
+    sizes = [attribute.size for attribute in attributes]
+    if None in sizes:
+        return None
+    everything = math.prod(size for size in sizes if size is not None)
+    return int(everything * share_of_allowed([attribute.evened() for attribute in attributes], rules))
 
 
 def emptying(rules: Sequence[Rule], products: Iterable[tuple[Fraction, Sequence[Attribute]]]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -18,7 +17,7 @@ from boxqte.exact import MAX_LENGTH, Number, fraction, shown
 from boxqte.space.attributes import Attribute, DecimalText, Histogram, list_field, read_formula
 from boxqte.space.components import Component, checked_components, marginals, read_component
 from boxqte.space.distributions import Distribution
-from boxqte.space.rules import Rule, emptying, read_rules, share_of_allowed
+from boxqte.space.rules import Rule, allowed_count, emptying, read_rules, share_of_allowed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,11 +129,7 @@ class Space:
 
     def count(self) -> int | None:
         """How many inputs there are that no rule forbids; None if an attribute is real."""
-        sizes = [a.size for a in self.attributes]
-        if None in sizes:
-            return None
-        everything = math.prod(s for s in sizes if s is not None)
-        return int(everything * share_of_allowed([a.evened() for a in self.attributes], self.rules))
+        return allowed_count(self.attributes, self.rules)
 
     @cached_property
     def allowed(self) -> Fraction:

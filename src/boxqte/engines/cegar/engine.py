@@ -16,7 +16,7 @@ from boxqte.engines.smt.running import Pool, Run
 from boxqte.engines.smt.solving import load_z3
 from boxqte.errors import EngineError
 from boxqte.questions.grid import AnyGrid, Grid, binary
-from boxqte.questions.ruled import with_rule_trees
+from boxqte.questions.rule_trees import divided_by_rules
 
 Refinement = Literal["random", "node", "node+random"]
 
@@ -53,7 +53,7 @@ class Cegar:
         if self.oracle is SmtOracle:
             load_z3()
         try:
-            return Refining(with_rule_trees(binary(grid)), self.options, self.oracle, limits, watch).run()
+            return Refining(divided_by_rules(binary(grid)), self.options, self.oracle, limits, watch).run()
         except KeyboardInterrupt:  # before the search began: nothing is proved yet
             return Outcome(Decided(), Status.INTERRUPTED)
 
