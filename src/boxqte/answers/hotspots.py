@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from boxqte.answers.allowed import allowed_mass, left_of
 from boxqte.answers.asked import Asked, Ends
 from boxqte.answers.hotspot_masses import Counted, blocks_of, count
 from boxqte.answers.hotspot_search import Draws, Held, IntArray, Wanted, search
@@ -83,7 +84,7 @@ class _HotSpots:
                 blocks_of(self.asked.grid, [*rules, *inner], MOST_BLOCKS)
             except EngineError:
                 inner = []
-            counted = count(self.asked, [*rules, *inner], len(rules), self.limits)
+            counted = self.among_allowed(count(self.asked, [*rules, *inner], len(rules), self.limits))
             kept = [rule for rule, ends in zip(rules, counted.own) if self.is_hot(rule, ends)]
             if len(kept) == len(rules):
                 return self.shown(rules, inner, nodes, counted)
@@ -137,9 +138,20 @@ class _HotSpots:
 
     @property
     def whole(self) -> Ends:
-        """The mass of all counterexamples."""
+        """The mass of all counterexamples. All masses here are shares of what the space's rules leave."""
         unfair = Fraction(self.result.decided.unfair)
-        return unfair, unfair + self.result.decided.undecided
+        least, most = allowed_mass(self.asked)
+        return unfair / most, ((unfair + self.result.decided.undecided) / least if least else ONE)
+
+    def among_allowed(self, counted: Counted) -> Counted:
+        """The same numbers as shares of what the rules leave."""
+        least, most = allowed_mass(self.asked)
+        if least == most == 1:
+            return counted
+        own, new = (
+            [(low / most, high / least if least else ONE) for low, high in ends] for ends in (counted.own, counted.new)
+        )
+        return replace(counted, own=own, new=new)
 
     @property
     def least_lift(self) -> Fraction:
@@ -171,9 +183,19 @@ class _HotSpots:
                 more, between = _apart(axis, held, parse_condition(text, grid.space)[axis.attribute.name], cells)
                 said, most = said * (cells + more), most * (cells + between)
                 apart.append((between, cells + between))
+            if own.forbidden:
+                held_cells = {a: [c in held for c in range(own.axes[a].n_cells)] for a, held in rule.items()}
+                said = math.prod(
+                    (sum((own.axes[a].masses[c] for c in held), ZERO) for a, held in rule.items()), start=ONE
+                )
+                said *= left_of(own, held_cells) if said else ONE
             mass += weight * said
             off += weight * sum((between * most / both for between, both in apart if between), ZERO)
-        return Said(texts, mass, off)
+        least, most = allowed_mass(self.asked)
+        if not least:
+            return Said(texts, ONE, ONE, ONE)
+        mass, off = mass / least, off / least + mass * (1 / least - 1 / most)
+        return Said(texts, mass, off, off if self.asked.grid.forbidden else ZERO)
 
     def shown(self, rules: list[Rule], inner: list[Rule], nodes: Sequence[Node], counted: Counted) -> pd.DataFrame:
         import pandas as pd
@@ -207,8 +229,9 @@ class _HotSpots:
     def numbers(self, rule: Rule, ends: Ends) -> dict[str, Any]:
         """A row of the table; every pair of numbers is certain, and rounded outward."""
         said = self.said(rule)
-        low, high = max(ends[0] - said.off, ZERO), min(ends[1] + said.off, said.mass, self.whole[1])
-        density = low / said.mass, high / said.mass
+        low, high = max(ends[0] - said.off, ZERO), min(ends[1] + said.off, said.mass + said.mass_off, self.whole[1])
+        least_mass = said.mass - said.mass_off
+        density = low / (said.mass + said.mass_off), (high / least_mass if least_mass > 0 else ONE)
         least, most = self.whole
         lift = (density[0] / most if most else ZERO), (density[1] / least if least else None)
         return {
@@ -246,6 +269,8 @@ class Said:
     texts: list[str]
     mass: Fraction
     off: Fraction
+    mass_off: Fraction = ZERO
+    """At most how much the mass itself is off: where rules forbid some of it, it is that of the cells."""
 
 
 def condition_text(space: Space, axis: Axis, held: Held, *, short: bool = True) -> str:
