@@ -129,7 +129,7 @@ def check_classes(seed: int) -> int:
 
 
 def test_the_box_engine_and_points_equal_the_oracle_with_random_rules() -> None:
-    assert sum(check(seed) for seed in range(90)) > 5
+    assert sum(check(seed) for seed in range(60)) > 2
 
 
 @pytest.mark.slow
@@ -139,7 +139,7 @@ def test_the_box_engine_and_points_equal_the_oracle_with_a_thousand_random_rules
 
 
 def test_partners_scores_and_orders_with_random_rules() -> None:
-    assert sum(check_partners(seed) for seed in range(12)) > 0
+    assert sum(check_partners(seed) for seed in range(8)) > 0
 
 
 @pytest.mark.slow
@@ -149,7 +149,7 @@ def test_partners_scores_and_orders_with_many_random_rules(block: int) -> None:
 
 
 def test_many_classes_with_random_rules() -> None:
-    assert sum(check_classes(seed) for seed in range(40)) > 0
+    assert sum(check_classes(seed) for seed in range(25)) > 0
 
 
 @pytest.mark.slow
@@ -208,12 +208,12 @@ def check_written_questions(seed: int) -> None:
 
 
 def test_rules_as_they_are_written_equal_the_oracle() -> None:
-    for seed in range(40):
+    for seed in range(24):
         check_texts(seed)
 
 
 def test_questions_about_partners_with_rules_as_they_are_written_equal_the_oracle() -> None:
-    for seed in range(6):
+    for seed in range(3):
         check_written_questions(seed)
 
 
@@ -234,7 +234,7 @@ def test_many_questions_about_partners_with_rules_as_they_are_written_equal_the_
 def test_what_is_proved_outside_and_what_is_open_add_up_and_draws_from_it_hold_the_oracle() -> None:
     """A forbidden x in an open box is drawn, and is low; what is forbidden elsewhere is low already."""
     opened = 0
-    for seed in range(60):
+    for seed in range(45):
         rng = random.Random(seed)
         if seed % 3 == 2:
             grid = with_rules(rng, build_any_grid(*random_class_problem(seed, max_pieces=150, max_pairs=8000)))
@@ -255,7 +255,7 @@ def test_what_is_proved_outside_and_what_is_open_add_up_and_draws_from_it_hold_t
         expected = naive_masses(grid)
         if drawn is not None and expected.low < 1:
             assert drawn.lower <= 1 - expected.unfair / (1 - expected.low) <= drawn.upper
-    assert opened > 5
+    assert opened > 2
 
 
 def test_boxes_are_cut_into_disjoint_parts_on_which_every_rule_holds_or_holds_nowhere() -> None:
