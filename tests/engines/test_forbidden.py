@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from boxqte.engines.auto import Auto
 from boxqte.engines.box.engine import Box
 from boxqte.engines.box.options import BoxOptions
 from boxqte.engines.box.problem import compile_problem, used_axes
@@ -20,6 +21,7 @@ from boxqte.engines.point import point_decider
 from boxqte.engines.protocol import Engine, Limits, Outcome, Status, Watch
 from boxqte.engines.sample.draws import Stratum
 from boxqte.engines.sample.engine import Sample, SampleOptions, sample
+from boxqte.errors import EngineError
 from boxqte.questions.building import build_any_grid, build_grid
 from boxqte.questions.grid import AnyGrid, Forbidden, Grid
 from boxqte.questions.pieces import pieces_of
@@ -297,6 +299,20 @@ def test_rules_that_leave_nothing_are_answered_at_once() -> None:
     empty = replace(grid, forbidden=(Forbidden(((axis, 1),)), Forbidden(((axis, whole & ~1),))))
     outcome = Box().run(empty, ONE, Watch(ONE))
     assert (outcome.status, outcome.decided.low) == (Status.CONVERGED, 1)
+
+
+def test_too_many_parts_are_refused_by_name_and_auto_draws_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("boxqte.engines.box.rules.MOST_BOXES", 0)
+    grids = (build_grid(*random_problem(random.Random(seed), eps=False, max_pieces=60)) for seed in range(20))
+    found = ((grid, a) for grid in grids for a, x in enumerate(grid.axes) if x.n_cells > 1 and not x.sensitive)
+    grid, at = next(found)
+    ruled = replace(grid, forbidden=(Forbidden(((at, 1),)),))
+    with pytest.raises(EngineError, match="the rules cut the space into more than 0 boxes; use engine 'sample'"):
+        Box().run(ruled, ONE, Watch(ONE))
+    limits = Limits(workers=1, time_limit=0.2)
+    drawn = Auto().run(ruled, limits, Watch(limits))
+    assert "the rules cut" in drawn.details["exact_engine"]
+    assert drawn.decided.low == ruled.forbidden_mass
 
 
 def test_rules_take_no_time_where_there_are_none() -> None:
