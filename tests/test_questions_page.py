@@ -41,6 +41,7 @@ def tried(what: str, prop: Property, folder: Path) -> None:
         table: dict[str, Callable[[], object]] = {
             "verify": lambda: boxqte.verify(MODEL, Space.load(SPACE), prop, time_limit=5),
             "regions": lambda: asked(prop).regions(),
+            "hotspots": lambda: asked(prop).hotspots(),
             "sample": lambda: asked(prop).sample(5),
             "pairs": lambda: asked(prop).pairs(),
             "restrict": lambda: asked(prop).restrict("age < 50"),

@@ -68,14 +68,16 @@ class _Rule:
         if self.before is None:
             return np.arange(len(self.draws))
         rest = self.before.inside
-        return rest[self._chosen[self.draws.cells[rest, self._last]]]
+        inside: IntArray = rest[self._chosen[self.draws.cells[rest, self._last]]]
+        return inside
 
     @cached_property
     def masses(self) -> FloatArray:
         """Its mass in every product."""
         if self.before is None:
             return self.draws.weights
-        return self.before.masses * self.draws.masses[self._last][:, self._chosen].sum(axis=1)
+        masses: FloatArray = self.before.masses * self.draws.masses[self._last][:, self._chosen].sum(axis=1)
+        return masses
 
     @property
     def _last(self) -> int:
@@ -156,9 +158,9 @@ class _Seeker:
                     if a not in rule.conditions:
                         for made in self.extended(rule, a, open_):
                             longer.setdefault(made.key, made)
-            beam = sorted(longer.values(), key=lambda rule: -rule.score)[:BEAM]
-            for rule in beam:
+            for rule in longer.values():
                 hot = _better(hot, rule)
+            beam = sorted(longer.values(), key=lambda rule: -rule.score)[:BEAM]
         return None if hot is None else self.polished(hot, open_)
 
     def polished(self, rule: _Rule, open_: BoolArray) -> _Rule:

@@ -123,18 +123,19 @@ def sample(
 
 
 def drawn_points(asked: Asked, n: int, rng: np.random.Generator, workers: int) -> Int32Array:
-    """n counterexamples as the refined cells of x (points x axes of the grid); none where none was found."""
+    """n counterexamples as the refined cells of x (points x axes of the grid); none where none was found.
+
+    The same seed gives the same ones in every run of a search that ends.
+    """
     sources = _found_in(asked)
     if not sources:
         return np.zeros((0, len(asked.grid.axes)), np.int32)
+    for _, own in sources:
+        own.regions().sort()
     masses = np.array([float(weight) * max(own.regions().mass, TINY) for weight, own in sources])
     counts = rng.multinomial(n, masses / masses.sum()).tolist()
     return np.concatenate(
-        [
-            drawn_cells(own, own.regions(), count, rng, workers)[0]
-            for (_, own), count in zip(sources, counts)
-            if count
-        ]
+        [drawn_cells(own, own.regions(), count, rng, workers)[0] for (_, own), count in zip(sources, counts) if count]
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -156,14 +155,10 @@ class Quantification(Result):
         >>> from boxqte.examples import loan_ensemble, loan_space
         >>> result = boxqte.quantify(loan_ensemble(), loan_space(), boxqte.Fairness("race"))
         >>> found = result.hotspots()
-        >>> print(found.loc[0, "rule"])
+        >>> found.loc[0, "rule"], round(found.loc[0, "covered_lower"], 3)
+        ('age >= 50 and income < 600', 1.0)
         """
-        sought = Sought(
-            whole(conditions, "conditions", 1, 8),
-            whole(top, "top", 1, 100),
-            whole(values, "values", 1, 1000),
-            _lift(lift),
-        )
+        sought = sought_hotspots(conditions, top, lift, values)
         seed = whole(random_state, "random_state", 0)
         return hotspots.hotspots(self, sought, time_limit=seconds(time_limit), random_state=seed)
 
@@ -292,12 +287,12 @@ class Quantification(Result):
         return result_html(self)
 
 
-def _lift(value: Number) -> Fraction:
-    """How hot a hot spot must be."""
-    lift = fraction(value, EngineError, "lift")
-    if lift <= 1:
-        raise EngineError(f"lift: must be above 1, found {plain(lift)}")
-    return lift
+def sought_hotspots(conditions: int, top: int, lift: Number, values: int) -> Sought:
+    """What hot spots are asked for, checked."""
+    times = fraction(lift, EngineError, "lift")
+    if times <= 1:
+        raise EngineError(f"lift: must be above 1, found {plain(times)}")
+    return Sought(whole(conditions, "conditions", 1, 8), whole(top, "top", 1, 100), whole(values, "values"), times)
 
 
 def quantify(

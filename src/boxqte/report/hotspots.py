@@ -1,0 +1,76 @@
+"""Hot spots as plain text for a terminal: a tree, each level one condition, and the rules to copy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from boxqte.basics.numbers import CELL, PHRASE, number_text
+from boxqte.report.text import table_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TIMES = replace(CELL, percent=False)
+HEAD = ("of all inputs", "unfair", "lift", "of the unfair")
+HOW_TO_READ = (
+    "unfair: of the inputs inside; lift: how many times the share of the whole; one number is certain to its digits"
+)
+
+
+def hotspots_text(table: pd.DataFrame) -> str:
+    """The tree of the hot spots, the rules themselves, and what they hold together.
+
+    Examples
+    --------
+    >>> import boxqte
+    >>> from boxqte.examples import loan_ensemble, loan_space
+    >>> result = boxqte.quantify(loan_ensemble(), loan_space(), boxqte.Fairness("race"))
+    >>> print(hotspots_text(result.hotspots(top=1)).splitlines()[0])
+    hot spots            of all inputs  unfair  lift  of the unfair
+    """
+    if not len(table):
+        found = table.attrs["counterexample_mass"] > 0
+        lift = number_text(table.attrs["lift"], table.attrs["lift"], TIMES)
+        return f"no rule is hot enough (lift {lift})" if found else "no counterexample was found"
+    return "\n".join([tree_text(table), "", rules_text(table), together_text(table), HOW_TO_READ])
+
+
+def tree_text(table: pd.DataFrame) -> str:
+    """One line a condition, those that follow it below; the number of the hot spot that it completes."""
+    rows: list[tuple[str, ...]] = [("hot spots", *HEAD)]
+    for node in table.attrs["tree"]:
+        label = f"  ({node['hot_spot']})" if node["hot_spot"] else ""
+        rows.append((f"{'  ' * node['level']}{node['condition']}{label}", *numbers(node)))
+    return table_text(rows)
+
+
+def rules_text(table: pd.DataFrame) -> str:
+    """One line a rule, with what it and those above it hold together."""
+    rows = [("", "together", "rule")]
+    for i, row in enumerate(table.to_dict("records"), 1):
+        rows.append((f"({i})", number_text(row["covered_lower"], row["covered_upper"], CELL), str(row["rule"])))
+    return table_text(rows)
+
+
+def together_text(table: pd.DataFrame) -> str:
+    """How much of the counterexamples all hot spots hold."""
+    last = table.iloc[-1]
+    share = number_text(last["covered_lower"], last["covered_upper"], PHRASE)
+    whole = number_text(table.attrs["counterexample_mass"], table.attrs["counterexample_upper"], PHRASE)
+    return f"together {share} of the counterexamples, which are {whole} of all inputs"
+
+
+def numbers(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """The cells of a rule or a node; empty for a node that was not counted."""
+    if "mass" not in row:
+        return ("",) * len(HEAD)
+    high = row["lift_upper"]
+    return (
+        number_text(row["mass"], row["mass"], CELL),
+        number_text(row["density_lower"], row["density_upper"], CELL),
+        number_text(row["lift_lower"], None if math.isinf(high) else high, TIMES),
+        number_text(row["share_lower"], row["share_upper"], CELL),
+    )
