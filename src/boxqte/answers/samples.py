@@ -139,6 +139,15 @@ def drawn_points(asked: Asked, n: int, rng: np.random.Generator, workers: int) -
     )
 
 
+def drawn_pairs(asked: Asked, n: int, rng: np.random.Generator) -> tuple[Columns, Columns] | None:
+    """n pairs as columns of values, from the regions that are known; None where there are none."""
+    own = [asked_of(result) for _, result in asked.pieces] or [asked]
+    if any(one.store is None and "store" not in one.answers for one in own):
+        return None
+    sources = _found_in(asked)
+    return _drawn_from(sources, n, rng, 1) if sources else None
+
+
 def _sources(asked: Asked) -> list[tuple[Fraction, Asked]]:
     """The products to draw from, with their weights; an error if no counterexample was found."""
     found = _found_in(asked)

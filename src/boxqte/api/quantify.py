@@ -155,7 +155,7 @@ class Quantification(Result):
         >>> from boxqte.examples import loan_ensemble, loan_space
         >>> result = boxqte.quantify(loan_ensemble(), loan_space(), boxqte.Fairness("race"))
         >>> found = result.hotspots()
-        >>> found.loc[0, "rule"], round(found.loc[0, "covered_lower"], 3)
+        >>> found.loc[0, "rule"], float(round(found.loc[0, "covered_lower"], 3))
         ('age >= 50 and income < 600', 1.0)
         """
         sought = sought_hotspots(conditions, top, lift, values)
@@ -244,20 +244,23 @@ class Quantification(Result):
         rng, threads = random_numbers(random_state), worker_count(workers)
         return samples.sample(self, whole(n, "n"), random_state=rng, replay=replay, distinct=distinct, workers=threads)
 
-    def to_html(self, *, command: str = "", time_limit: float | None = 60.0) -> str:
+    def to_html(self, *, command: str = "", time_limit: float | None = 60.0, explorer: bool = False) -> str:
         """The report: one self-contained page with regions, profiles, flips and examples.
 
-        `time_limit` are the seconds for all searches that it takes; None is no limit.
+        `time_limit` are the seconds for all searches that it takes; None is no limit. With `explorer` the page has a part
+        that needs scripts: the reader chooses an input and sees what the model makes of it (two classes).
         """
         from boxqte.auditing.gathering import gather
+        from boxqte.report.explorer import explorer_part
         from boxqte.report.html import result_page
 
-        return result_page(self, gather(self, seconds=time_limit), command=command)
+        findings = gather(self, seconds=time_limit)
+        return result_page(self, findings, command=command, explorer=explorer_part([self]) if explorer else None)
 
-    def save_html(self, path: str, *, time_limit: float | None = 60.0) -> None:
+    def save_html(self, path: str, *, time_limit: float | None = 60.0, explorer: bool = False) -> None:
         """Write the report."""
         with open(path, "w", encoding="utf-8") as file:
-            file.write(self.to_html(time_limit=time_limit))
+            file.write(self.to_html(time_limit=time_limit, explorer=explorer))
 
     def plot_bounds(self, *, ax: Any = None, **style: Any) -> Any:
         """Draw the bounds over time with matplotlib; see `boxqte.report.plots.plot_bounds`."""

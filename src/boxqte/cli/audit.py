@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 from boxqte.cli.arguments import (
     CommandError,
     add_display,
+    add_explorer,
     add_newer_questions,
     add_one_hot,
     add_reading,
     add_work,
+    check_explorer,
     check_output,
     converter,
     given_model,
@@ -55,6 +57,7 @@ def add_parser(commands: Any) -> None:
                       help="seconds for everything, the report too (default 300; inf: no limit)")  # fmt: skip
     out = add_display(parser)
     out.add_argument("--html", metavar="REPORT.html", help="write the report: one file, readable offline")
+    add_explorer(out)
     out.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
     out.add_argument("--save-space", metavar="SPACE.json", help="write the inferred space, to edit it and use it again")
     out.add_argument("--junit", metavar="FILE", help="with --require or --policy: write JUnit XML")
@@ -99,6 +102,7 @@ def _add_asked(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     for option in OUTPUTS:
         check_output(getattr(arguments, option), f"--{option.replace('_', '-')}")
+    check_explorer(arguments)
     sensitive = _check(arguments)
     from boxqte.api.audit import audit
     from boxqte.report.progress import show_questions
@@ -148,7 +152,7 @@ def run(arguments: argparse.Namespace) -> int:
         unwritten.append(write_text(arguments.markdown, found.gate.to_markdown() if arguments.markdown else ""))
     if arguments.html:
         with _steps(arguments, found) as say:
-            page = found.to_html(progress=say)
+            page = found.to_html(progress=say, explorer=arguments.explorer)
         unwritten.append(write_text(arguments.html, page))
     raise_first(*unwritten)
     if arguments.html and not arguments.quiet:

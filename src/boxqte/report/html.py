@@ -24,6 +24,7 @@ from boxqte.auditing.findings import Extent, Findings, FlipMatrix, Profile, Prof
 from boxqte.auditing.policy import Check
 from boxqte.basics.numbers import CELL, LONG, SENTENCE, SHORT, kind_of, number_text, short_up
 from boxqte.exact import plain
+from boxqte.report.explorer import Explorer
 from boxqte.report.svg import Step, bar, bounds_chart, steps_chart
 from boxqte.report.text import (
     between,
@@ -50,7 +51,7 @@ GATE_WORDS = {
 TEMPLATES = Path(__file__).parent / "templates"
 
 
-def audit_page(audit: Audit, found: Sequence[Findings]) -> str:
+def audit_page(audit: Audit, found: Sequence[Findings], explorer: Explorer | None = None) -> str:
     """The report of an audit, with what was found for each of its questions."""
 
     def page(extent: Extent) -> str:
@@ -66,12 +67,13 @@ def audit_page(audit: Audit, found: Sequence[Findings]) -> str:
             audit=audit,
             space=_space(audit.space, audit, extent),
             command=audit.command,
+            explorer=explorer,
         )
 
-    return _small_enough(page)
+    return _small_enough(page, explorer)
 
 
-def result_page(result: Result, findings: Findings, *, command: str = "") -> str:
+def result_page(result: Result, findings: Findings, *, command: str = "", explorer: Explorer | None = None) -> str:
     """The report of one question."""
     space = None if result.asked is None else result.asked.grid.space
 
@@ -82,17 +84,19 @@ def result_page(result: Result, findings: Findings, *, command: str = "") -> str
             [_question(str(result.property), "q1", result, findings.trimmed(extent), [])],
             space=None if space is None else _space(space, None, extent),
             command=command,
+            explorer=explorer,
         )
 
-    return _small_enough(page)
+    return _small_enough(page, explorer)
 
 
-def _small_enough(page: Callable[[Extent], str]) -> str:
-    """What a page shows is halved until it is small enough to be mailed."""
+def _small_enough(page: Callable[[Extent], str], explorer: Explorer | None) -> str:
+    """What a page shows is halved until it is small enough to be mailed; the explorer, which has the model in it, is beside."""
     extent = Extent()
+    most = MOST_BYTES + (0 if explorer is None else len((explorer.html + explorer.style).encode("utf-8")))
     for _ in range(8):
         text = page(extent)
-        if len(text.encode("utf-8")) <= MOST_BYTES:
+        if len(text.encode("utf-8")) <= most:
             break
         extent = extent.halved()
     return text
