@@ -60,8 +60,9 @@ def explorer_part(results: Sequence[Result]) -> Explorer:
     """
     first = asked_of(results[0])
     ensemble, space = first.grid.ensemble, first.grid.space
-    if not ensemble.is_binary:
-        raise ReportError(f"explorer: for models with two classes, this one has {ensemble.n_outputs}; leave it out")
+    if not ensemble.is_binary or not ensemble.predicts_classes:
+        found = f"has {ensemble.n_outputs}" if ensemble.predicts_classes else "predicts a number"
+        raise ReportError(f"explorer: for models with two classes, this one {found}; leave it out")
     sensitive = dict.fromkeys(name for result in results for name in result.property.sensitive)
     known = model_data(ensemble, space) | {
         "sensitive": [space.names.index(name) for name in sensitive],

@@ -1,4 +1,4 @@
-"""The report: one self-contained HTML page, readable offline, printable, without a script.
+"""The report: one self-contained HTML page, readable offline, printable, without a script (but for the explorer, if asked for).
 
 Text first, numbers in tables, charts in SVG. The page is made of the templates beside this file; everything in it is
 escaped by Jinja2. It follows the reader's choice of dark or light and fits a phone.
