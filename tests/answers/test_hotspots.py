@@ -113,7 +113,7 @@ def check(problem: Problem, **asked: Any) -> int:
         for name, value in truth.items():
             low, high = row[f"{name}_lower"], row[f"{name}_upper"]
             assert low <= value <= high, (name, row["rule"], float(value), low, high)
-            assert table.attrs["counterexample_mass"] == 0 or high - low < close * max(1, value, 1 / everything)
+            assert table.attrs["counterexample_lower"] == 0 or high - low < close * max(1, value, 1 / everything)
         assert row["lift_upper"] >= table.attrs["lift"]
         part = result.restrict(row["rule"])  # the same question, asked anew
         assert part.details["share_of_space"] == pytest.approx(row["mass"], rel=1e-12)
@@ -225,12 +225,20 @@ def test_bounds_are_certain_where_a_limit_ends_the_search() -> None:
     table = whole.hotspots(lift="1.1", time_limit=0.05, top=3)
     assert len(table)
     assert not table.attrs["converged"]
+    assert f"confidence {table.attrs['confidence']}" in hotspots_text(table)
     truth = quantify(model, integers(7, 12), Fairness("a0"), workers=1)
+    assert table.attrs["counterexample_statistical_lower"] <= truth.counterexample.upper
+    assert truth.counterexample.lower <= table.attrs["counterexample_statistical_upper"]
     for row in table.to_dict("records"):
         inside = truth.restrict(row["rule"])
         assert row["density_lower"] <= inside.counterexample.upper
         assert inside.counterexample.lower <= row["density_upper"]
+        assert row["density_statistical_lower"] <= inside.counterexample.upper
+        assert inside.counterexample.lower <= row["density_statistical_upper"]
+        drawn, certain = (row[f"density{kind}_upper"] - row[f"density{kind}_lower"] for kind in ("_statistical", ""))
+        assert drawn < certain
         lift = inside.counterexample.lower / truth.counterexample.upper
+        assert row["lift_statistical_lower"] <= lift <= row["lift_statistical_upper"]
         assert row["lift_lower"] <= lift * (1 + 1e-9)
         assert lift <= row["lift_upper"] * (1 + 1e-9)
 

@@ -145,9 +145,11 @@ class Quantification(Result):
             The rule that adds most first: `rule` (as `restrict` reads it), `mass` (its share of all inputs), and certain
             bounds on the share of its inputs that are counterexamples (`density_lower`, `density_upper`), on how many times
             that is the share of the whole (`lift_...`), on its share of all counterexamples (`share_...`), and on the share
-            of them that this rule and those above it hold together (`covered_...`). In `attrs`: `counterexample_mass` and
-            `counterexample_upper` (bounds on all of them), `lift` (what was required), `converged`, and `tree`: the rules
-            with each level one condition, as a list of nodes from the root down.
+            of them that this rule and those above it hold together (`covered_...`). Where certain bounds are far apart,
+            also intervals from random draws (`density_statistical_lower`, ...), which hold all together with
+            `attrs["confidence"]`. In `attrs` also: `counterexample_lower` and `counterexample_upper` (bounds on all of
+            them), `lift` (what was required), `converged`, and `tree`: the rules with each level one condition, as a list
+            of nodes from the root down.
 
         Examples
         --------
