@@ -46,6 +46,7 @@ def tried(what: str, question: str, folder: Path) -> None:
         table: dict[str, Callable[[], object]] = {
             "verify": lambda: boxqte.verify(MODEL, space, prop, time_limit=5),
             "regions": lambda: asked(prop).regions(),
+            "hotspots": lambda: asked(prop).hotspots(),
             "sample": lambda: asked(prop).sample(5),
             "pairs": lambda: asked(prop).pairs(),
             "restrict": lambda: asked(prop).restrict("age < 50"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -166,9 +165,11 @@ class Quantification(Result):
             The rule that adds most first: `rule` (as `restrict` reads it), `mass` (its share of all inputs), and certain
             bounds on the share of its inputs that are counterexamples (`density_lower`, `density_upper`), on how many times
             that is the share of the whole (`lift_...`), on its share of all counterexamples (`share_...`), and on the share
-            of them that this rule and those above it hold together (`covered_...`). In `attrs`: `counterexample_mass` and
-            `counterexample_upper` (bounds on all of them), `lift` (what was required), `converged`, and `tree`: the rules
-            with each level one condition, as a list of nodes from the root down.
+            of them that this rule and those above it hold together (`covered_...`). Where certain bounds are far apart,
+            also intervals from random draws (`density_statistical_lower`, ...), which hold all together with
+            `attrs["confidence"]`. In `attrs` also: `counterexample_lower` and `counterexample_upper` (bounds on all of
+            them), `lift` (what was required), `converged`, and `tree`: the rules with each level one condition, as a list
+            of nodes from the root down.
 
         Examples
         --------
@@ -176,14 +177,10 @@ class Quantification(Result):
         >>> from boxqte.examples import loan_ensemble, loan_space
         >>> result = boxqte.quantify(loan_ensemble(), loan_space(), boxqte.Fairness("race"))
         >>> found = result.hotspots()
-        >>> print(found.loc[0, "rule"])
+        >>> found.loc[0, "rule"], float(round(found.loc[0, "covered_lower"], 3))
+        ('age >= 50 and income < 600', 1.0)
         """
-        sought = Sought(
-            whole(conditions, "conditions", 1, 8),
-            whole(top, "top", 1, 100),
-            whole(values, "values", 1, 1000),
-            _lift(lift),
-        )
+        sought = sought_hotspots(conditions, top, lift, values)
         seed = whole(random_state, "random_state", 0)
         return hotspots.hotspots(self, sought, time_limit=seconds(time_limit), random_state=seed)
 
@@ -269,20 +266,23 @@ class Quantification(Result):
         rng, threads = random_numbers(random_state), worker_count(workers)
         return samples.sample(self, whole(n, "n"), random_state=rng, replay=replay, distinct=distinct, workers=threads)
 
-    def to_html(self, *, command: str = "", time_limit: float | None = 60.0) -> str:
+    def to_html(self, *, command: str = "", time_limit: float | None = 60.0, explorer: bool = False) -> str:
         """The report: one self-contained page with regions, profiles, flips and examples.
 
-        `time_limit` are the seconds for all searches that it takes; None is no limit.
+        `time_limit` are the seconds for all searches that it takes; None is no limit. With `explorer` the page has a part
+        that needs scripts: the reader chooses an input and sees what the model makes of it (two classes).
         """
         from boxqte.auditing.gathering import gather
+        from boxqte.report.explorer import explorer_part
         from boxqte.report.html import result_page
 
-        return result_page(self, gather(self, seconds=time_limit), command=command)
+        findings = gather(self, seconds=time_limit)
+        return result_page(self, findings, command=command, explorer=explorer_part([self]) if explorer else None)
 
-    def save_html(self, path: str, *, time_limit: float | None = 60.0) -> None:
+    def save_html(self, path: str, *, time_limit: float | None = 60.0, explorer: bool = False) -> None:
         """Write the report."""
         with open(path, "w", encoding="utf-8") as file:
-            file.write(self.to_html(time_limit=time_limit))
+            file.write(self.to_html(time_limit=time_limit, explorer=explorer))
 
     def plot_bounds(self, *, ax: Any = None, **style: Any) -> Any:
         """Draw the bounds over time with matplotlib; see `boxqte.report.plots.plot_bounds`."""
@@ -312,12 +312,12 @@ class Quantification(Result):
         return result_html(self)
 
 
-def _lift(value: Number) -> Fraction:
-    """How hot a hot spot must be."""
-    lift = fraction(value, EngineError, "lift")
-    if lift <= 1:
-        raise EngineError(f"lift: must be above 1, found {plain(lift)}")
-    return lift
+def sought_hotspots(conditions: int, top: int, lift: Number, values: int) -> Sought:
+    """What hot spots are asked for, checked."""
+    times = fraction(lift, EngineError, "lift")
+    if times <= 1:
+        raise EngineError(f"lift: must be above 1, found {plain(times)}")
+    return Sought(whole(conditions, "conditions", 1, 8), whole(top, "top", 1, 100), whole(values, "values"), times)
 
 
 def quantify(
