@@ -42,7 +42,7 @@ class _Reader:
 
     def result(self, node: Any) -> Result:
         if not isinstance(node, Mapping) or not {"measure", "property", "status"} <= {*node}:
-            raise ReportError(f"{self.path}: this is no saved result; expected what `save` or `quantify --json` writes")
+            raise ReportError(f"{self.path}: this is no saved result; expected what `save` writes")
         mass, decided = self.take(node, "mass", Mapping), self.take(node, "decided", Mapping)
         cells = self.take(node, "cells", Mapping, None)
         ambiguous = self.take(mass, "rounding_ambiguous", (int, float), None)
@@ -102,8 +102,10 @@ class _Reader:
     def statistical(self, node: Mapping[str, Any] | None) -> Statistical | None:
         if node is None:
             return None
-        ends = [float(self.take(node, name, (int, float))) for name in ("lower", "upper", "confidence")]
-        return Statistical(*ends, *(self.take(node, name, int) for name in COUNTS))
+        lower, upper, confidence = (
+            float(self.take(node, name, (int, float))) for name in ("lower", "upper", "confidence")
+        )
+        return Statistical(lower, upper, confidence, *(self.take(node, name, int) for name in COUNTS))
 
     def model(self, node: Mapping[str, Any]) -> ModelSummary:
         trees, held = self.take(node, "trees", int), self.take(node, "trees_in_file", int)
