@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from boxqte.report.plots import compare
     from boxqte.space.attributes import Attribute, Histogram
     from boxqte.space.distributions import Distribution
-    from boxqte.space.populations import population
+    from boxqte.space.populations import Population, population
+    from boxqte.space.proposals import propose_rules
     from boxqte.space.space import Space
     from boxqte.testers import find_idis
 
@@ -60,6 +61,7 @@ _WHERE = {
     "ModelError": "errors",
     "Monotonicity": "questions.properties",
     "Policy": "api.gate",
+    "Population": "space.populations",
     "PropertyError": "errors",
     "Quantification": "api.quantify",
     "RatioRequirement": "auditing.policy",
@@ -82,6 +84,7 @@ _WHERE = {
     "group_rates": "answers.rates",
     "load_model": "models.importers",
     "population": "space.populations",
+    "propose_rules": "space.proposals",
     "quantify": "api.quantify",
     "score_changes": "answers.score_changes",
     "verify": "answers.verify",
@@ -102,6 +105,7 @@ __all__ = [
     "ModelError",
     "Monotonicity",
     "Policy",
+    "Population",
     "PropertyError",
     "Quantification",
     "RatioRequirement",
@@ -125,6 +129,7 @@ __all__ = [
     "group_rates",
     "load_model",
     "population",
+    "propose_rules",
     "quantify",
     "score_changes",
     "verify",

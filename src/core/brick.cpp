@@ -214,7 +214,7 @@ void Brick::lay(const Nodes& nodes, const Node& node, Layouts& layouts) {
 void Brick::lay_combinations(const Problem& problem, bool points_matter) {
   combination_mass.assign(combinations, 1.0);
   combination_single.assign(combinations, points_matter ? 1 : 0);
-  own_matters = !problem.thresholds.simple;
+  own_matters = !problem.thresholds.simple || problem.thresholds.capped;
   for (int c = 0; c < combinations; ++c) {
     int rest = c;
     for (int i = n_sensitive - 1; i >= 0; --i) {

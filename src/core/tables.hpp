@@ -42,9 +42,10 @@ struct Limit {
   bool below = false;
 };
 
-/// Class and confidence as four limits: class 0 iff F <= neg, class 1 iff not F < pos.
+/// Class and confidence as limits: class 0 iff F <= neg, class 1 iff not F < pos; neither if not F < cap (rules).
 struct Limits {
-  Limit neg, pos, sure_neg, sure_pos;
+  Limit neg, pos, sure_neg, sure_pos, cap;
+  bool capped = false;
   bool simple = true;   ///< signs are all that matters
   bool no_ties = true;  ///< every margin has a class: pos is what neg is not
   std::int64_t fuzz = 0;

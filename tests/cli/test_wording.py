@@ -146,6 +146,8 @@ FILES = {
     "empirical": "empirical BAD --space space.json --data people.csv|empirical model.json --space BAD --data people.csv"
                  "|empirical model.json --space space.json --data BAD",
     "space infer": "space infer BAD -o -|space infer people.csv --model BAD -o -",
+    "space fit": "space fit BAD --space space.json -o -|space fit people.csv --space BAD -o -"
+                 "|space fit people.csv --space space.json --model BAD -o -",
     "space show": "space show BAD",
     "model show": "model show BAD",
     "test": "test BAD --space space.json --sensitive sex|test model.json --space BAD --sensitive sex"

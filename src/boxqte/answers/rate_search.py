@@ -221,7 +221,8 @@ class RateSearch:
         """Count every group; Ctrl-C ends it with what is proved."""
         # In a mixture two groups differ in more than their own values, so that comparing margins says nothing of rates.
         mixed = len(self._products) > 1
-        compares = 1 < len(self.groups) <= PAIRED and self.certificate is None and not mixed
+        # The same holds if rules forbid some of them and not others.
+        compares = 1 < len(self.groups) <= PAIRED and self.certificate is None and not mixed and not self.grid.forbidden
         search = self._part(1 - SHARE_OF_DRAWS)
         self._turns = self._part((1 - SHARE_OF_DRAWS) * (SHARE_OF_RATES if compares else 1.0))
         self._turns.questions = len(self.groups)
@@ -322,9 +323,13 @@ class RateSearch:
             self.statuses.append(self.statuses[-1])
             return Outcome(Decided(), self.statuses[-1])
 
+        error = pieces[0].grid.mass_error  # 0 in a mixture
+        forbidden = sum((piece.weight * piece.grid.forbidden_mass for piece in pieces), Fraction(0))
+        allowed = min(1 - forbidden + error, ONE)
+
         def hear(decided: Decided, nodes: int, open_boxes: int) -> Status | None:
-            proved = decided.lowered(pieces[0].grid.mass_error)  # 0 in a mixture
-            learn(Ends(Fraction(proved.unfair), 1 - Fraction(proved.fair)))
+            proved = decided.lowered(error)
+            learn(Ends(Fraction(proved.unfair) / allowed, 1 - Fraction(proved.fair) / allowed))
             return self._moment(float(1 - decided.undecided), nodes, open_boxes)
 
         limits = replace(self.limits, time_limit=seconds)

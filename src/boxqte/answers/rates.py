@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,10 +30,10 @@ from boxqte.engines.refusals import two_classes
 from boxqte.errors import CertificateError, PropertyError, SpaceError
 from boxqte.exact import Number, down, fraction, plain, up
 from boxqte.models.decision import Threshold, decision_text
-from boxqte.models.importers import load_model
+from boxqte.models.importers import ImportedModel, load_model
 from boxqte.questions.axes import Axis
 from boxqte.questions.building import build_any_grid
-from boxqte.questions.combined import Combination, combinations
+from boxqte.questions.combined import Combination, combinations, forbidden_in
 from boxqte.questions.grid import Grid
 from boxqte.questions.pieces import pieces_of
 from boxqte.questions.properties import Fairness
@@ -333,6 +333,38 @@ def group_rates(
     )
 
 
+@dataclass(frozen=True)
+class RowRates:
+    """The rate of class 1 in every group, in the rows of a table alone."""
+
+    sensitive: tuple[str, ...]
+    groups: tuple[tuple[str, RowRate], ...]
+    outside: int
+    """Rows with a value outside the space, which are in no group."""
+    confidence: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The rates as a JSON object."""
+        return {
+            "sensitive": list(self.sensitive),
+            "groups": [{"name": name, **vars(rate)} for name, rate in self.groups],
+            "outside": self.outside,
+            "confidence": self.confidence,
+        }
+
+
+def row_rates(
+    imported: ImportedModel, space: Space, sensitive: Iterable[str], data: Any, *, confidence: float = 0.95
+) -> RowRates:
+    """How many rows of each group get class 1, each decided exactly, with an interval for the people behind them."""
+    prop = Fairness(sensitive)
+    grid = two_classes(build_any_grid(imported.ensemble, space, prop), "rates")
+    groups = _groups(grid)
+    found, outside = _row_rates(grid, data, groups, confidence)
+    own = tuple((", ".join(group.values), rate) for group, rate in zip(groups, found) if rate.rows)
+    return RowRates(prop.sensitive, own, outside, confidence)
+
+
 # --- which groups there are -------------------------------------------------------------------------------------------
 
 
@@ -377,12 +409,15 @@ def _groups(grid: Grid) -> list[_Values]:
             for piece, of in zip(pieces, masses)
         ]
         mass = sum(own, Fraction(0))
-        if mass:
+        group = by_cells[tuple(part.cell for part in chosen)]
+        allowed = sum((share * (1 - forbidden_in(piece.grid, group)) for share, piece in zip(own, pieces)), Fraction(0))
+        if allowed:  # what rules forbid belongs to no group
             texts = tuple(chosen[j].text for j in order)
             keys = tuple(part.key for part in chosen)
-            cells = tuple(part.cell for part in chosen)
-            groups.append(_Values(texts, keys, mass, by_cells[cells], tuple(share / mass for share in own)))
-    return groups
+            shares = tuple(share / mass for share in own)
+            groups.append(_Values(texts, keys, allowed, group, shares))
+    everything = sum((group.mass for group in groups), Fraction(0))
+    return groups if not grid.forbidden else [replace(group, mass=group.mass / everything) for group in groups]
 
 
 class _Part(NamedTuple):

@@ -26,9 +26,12 @@ class Remark(NamedTuple):
     sentence: str
 
 
-def remarked(result: Result, grid: AnyGrid) -> Result:
-    """The result with its remarks; most have none. Where no x' can be treated otherwise, the measure is 1 exactly."""
-    if result.converged and result.all_confident and not any(map(partial(_matters, grid), grid.axes)):
+def remarked(result: Result, grid: AnyGrid, *, recorded: bool = False) -> Result:
+    """The result with its remarks; most have none. Where no x' can be treated otherwise, the measure is 1 exactly.
+
+    recorded: with a certificate the result claims what the record proves, and nothing more.
+    """
+    if not recorded and result.converged and result.all_confident and not any(map(partial(_matters, grid), grid.axes)):
         result = replace(result, decided=Decided(Fraction(1)))
     said = [*about_question(grid), *_on_confidence(result)]
     return replace(result, remarks=tuple(r.sentence for r in said), caveats=tuple(r.brief for r in said))

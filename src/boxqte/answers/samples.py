@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from boxqte.answers.allowed import most_unfair
 from boxqte.answers.asked import Asked
 from boxqte.answers.existence import counterexample_cells
 from boxqte.answers.regions import Boxes, RegionStore, held_cells
@@ -116,14 +117,40 @@ def sample(
         weight * max(Fraction(store.mass) - Fraction(store.elsewhere) - store.rounding, Fraction(0))
         for (weight, _), store in zip(sources, stores)
     )
-    share = 1.0 if complete else down(found / max(Fraction(result.counterexample.upper), found)) if found else 0.0
+    share = 1.0 if complete else down(found / max(most_unfair(result), found)) if found else 0.0
     agreed = replayed(asked.model, values, x, other) if replay else None
     denied = np.zeros(0, np.int64) if agreed is None else np.flatnonzero(~agreed)
     return Sample(values.frame(x), values.frame(other), complete, share, agreed is not None, denied)
 
 
+def drawn_columns(asked: Asked, n: int, rng: np.random.Generator) -> tuple[Columns, Columns]:
+    """n counterexamples with a partner each, as columns of values; of a mixture, by their mass in it."""
+    return _drawn_from(_sources(asked), n, rng, 1)
+
+
+def drawn_points(asked: Asked, n: int, rng: np.random.Generator, workers: int) -> Int32Array:
+    """n counterexamples as the refined cells of x (points x axes of the grid); none where none was found."""
+    sources = _found_in(asked)
+    if not sources:
+        return np.zeros((0, len(asked.grid.axes)), np.int32)
+    masses = np.array([float(weight) * max(own.regions().mass, TINY) for weight, own in sources])
+    counts = rng.multinomial(n, masses / masses.sum()).tolist()
+    return np.concatenate(
+        [drawn_cells(own, own.regions(), count, rng, workers)[0] for (_, own), count in zip(sources, counts) if count]
+    )
+
+
 def _sources(asked: Asked) -> list[tuple[Fraction, Asked]]:
-    """The products to draw from, with their weights: those in which counterexamples were found."""
+    """The products to draw from, with their weights; an error if no counterexample was found."""
+    found = _found_in(asked)
+    if not found:
+        first = asked_of(asked.pieces[0][1]) if asked.pieces else asked
+        raise EngineError(f"sample: no counterexample was found{_why_none(first, first.regions())}")
+    return found
+
+
+def _found_in(asked: Asked) -> list[tuple[Fraction, Asked]]:
+    """The products in which counterexamples were found, with their weights."""
     every = [(weight, asked_of(own)) for weight, own in asked.pieces] or [(Fraction(1), asked)]
     found = []
     for weight, own in every:
@@ -131,9 +158,6 @@ def _sources(asked: Asked) -> list[tuple[Fraction, Asked]]:
         if store.problem is not None and (len(store.boxes) or _one_by_one(own, store)):
             _once(own, "values", partial(GridValues, own.grid))
             found.append((weight, own))
-    if not found:
-        first = every[0][1]
-        raise EngineError(f"sample: no counterexample was found{_why_none(first, first.regions())}")
     return found
 
 
@@ -425,13 +449,13 @@ def shown_partners(grid: AnyGrid, values: GridValues, cells: npt.NDArray[np.inte
 
 
 def alike(grid: AnyGrid, a: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """base cell -> the first and the last cell of the stretch around it in which no cut tells two cells apart.
+    """base cell -> the first and the last cell of the stretch around it in which no cut and no rule tells two cells apart.
 
     All their x' have the same margin. A window of places takes all of a stretch or nothing, so the value of a stretch that is
     nearest to x is within a bounded change, while a cell of it may lie beyond.
     """
     axis = grid.axes[a]
-    masks = [cut.mask for cut in grid.cuts if cut.axis == a]
+    masks = [cut.mask for cut in grid.cuts if cut.axis == a] + masks_of_rules(grid, a)
     n = axis.n_cells
     first, last = np.arange(n), np.arange(n)
     for c in range(1, n):
@@ -441,6 +465,11 @@ def alike(grid: AnyGrid, a: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.
         if first[c + 1] == first[c]:
             last[c] = last[c + 1]
     return first, last
+
+
+def masks_of_rules(grid: AnyGrid, a: int) -> list[int]:
+    """The sets of cells of an axis that rules mention."""
+    return [mask for one in grid.forbidden for axis, mask in one.masks if axis == a]
 
 
 def _some_refined(axis: Any) -> npt.NDArray[np.int64]:

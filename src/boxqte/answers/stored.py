@@ -102,10 +102,8 @@ class _Reader:
     def statistical(self, node: Mapping[str, Any] | None) -> Statistical | None:
         if node is None:
             return None
-        lower, upper, confidence = (
-            float(self.take(node, name, (int, float))) for name in ("lower", "upper", "confidence")
-        )
-        return Statistical(lower, upper, confidence, *(self.take(node, name, int) for name in COUNTS))
+        lower, upper, sure = (float(self.take(node, name, (int, float))) for name in ("lower", "upper", "confidence"))
+        return Statistical(lower, upper, sure, *(self.take(node, name, int) for name in COUNTS))
 
     def model(self, node: Mapping[str, Any]) -> ModelSummary:
         trees, held = self.take(node, "trees", int), self.take(node, "trees_in_file", int)

@@ -27,7 +27,7 @@ from boxqte.answers.regions import Boxes, RegionStore
 from boxqte.answers.remarks import sentences
 from boxqte.answers.replay import replayed, scores
 from boxqte.answers.rows import changes
-from boxqte.answers.samples import drawn_cells, witness_values
+from boxqte.answers.samples import drawn_cells, masks_of_rules, witness_values
 from boxqte.answers.values import FloatArray, GridValues
 from boxqte.answers.verdict import Verdict
 from boxqte.basics.checks import random_numbers, seconds, worker_count
@@ -464,14 +464,14 @@ class _Search:
         return kept
 
     def _in_cells(self, cells: npt.NDArray[np.integer], points: list[FloatArray]) -> npt.NDArray[np.bool_]:
-        """The points all of whose real numbers are in their base cells, or in some that no cut tells from these: a cell may
-        have no float in it."""
+        """The points all of whose real numbers are in their base cells, or in some that no cut and no rule tells from
+        these: a cell may have no float in it."""
         kept = np.ones(len(cells), bool)
         for a, axis in enumerate(self.grid.axes):
             if axis.attribute.kind != "real":
                 continue
             edges = [cell.low for cell in axis.cells if cell.low is not None]
-            masks = [cut.mask for cut in self.grid.cuts if cut.axis == a]
+            masks = [cut.mask for cut in self.grid.cuts if cut.axis == a] + masks_of_rules(self.grid, a)
             for i, (wanted, value) in enumerate(zip(cells[:, a].tolist(), points[a].tolist())):
                 if not math.isnan(value):
                     at = bisect_right(edges, (Fraction(value), 0)) - 1

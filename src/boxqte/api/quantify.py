@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from boxqte.answers import followups, samples
+from boxqte.answers import followups, hotspots, samples
 from boxqte.answers.checkpoint import EVERY, checked_every
+from boxqte.answers.hotspots import Sought
 from boxqte.answers.quantify import limits_of, measure
 from boxqte.answers.result import Result
 from boxqte.answers.stored import read_result
 from boxqte.basics.checks import file_path, function, random_numbers, seconds, whole, worker_count
 from boxqte.engines import DEFAULT_ENGINE
 from boxqte.engines.protocol import Progress
-from boxqte.errors import CertificateError, CheckpointError, ReportError
-from boxqte.exact import Number
+from boxqte.errors import CertificateError, CheckpointError, EngineError, ReportError
+from boxqte.exact import Number, fraction, plain
 from boxqte.models.decision import Threshold
 from boxqte.models.importers import load_model
 from boxqte.questions.properties import Property, check_property
@@ -126,6 +128,64 @@ class Quantification(Result):
         """
         n = None if top is None else whole(top, "top")
         return followups.regions(self, n, merge=merge, pure=pure, flip=flip, time_limit=seconds(time_limit))
+
+    def hotspots(
+        self,
+        conditions: int = 3,
+        top: int = 10,
+        *,
+        lift: Number = 2,
+        values: int = 3,
+        time_limit: float | None = None,
+        random_state: int = 0,
+    ) -> pd.DataFrame:
+        """Where most of the counterexamples are, in a few short rules that may overlap; `regions` lists all, in long ones.
+
+        The rules are found by a beam search on drawn counterexamples, one after the other, each for what those before it
+        leave. Every number shown is then counted: certain bounds, rounded outward.
+
+        Parameters
+        ----------
+        conditions
+            At most so many conditions in a rule.
+        top
+            At most so many rules.
+        lift
+            How hot a rule must be: counterexamples are at least so many times as frequent in it as in the whole (or where
+            they are too frequent for that, inputs that are none so many times as rare).
+        values
+            At most so many values in a condition's list; of a longer one the values that are not in it, if these are few.
+        time_limit
+            Seconds for the counting; by default as in the run. Where it ends the search, bounds are apart.
+        random_state
+            A seed for the draws that rules are chosen by.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The rule that adds most first: `rule` (as `restrict` reads it), `mass` (its share of all inputs), and certain
+            bounds on the share of its inputs that are counterexamples (`density_lower`, `density_upper`), on how many times
+            that is the share of the whole (`lift_...`), on its share of all counterexamples (`share_...`), and on the share
+            of them that this rule and those above it hold together (`covered_...`). In `attrs`: `counterexample_mass` and
+            `counterexample_upper` (bounds on all of them), `lift` (what was required), `converged`, and `tree`: the rules
+            with each level one condition, as a list of nodes from the root down.
+
+        Examples
+        --------
+        >>> import boxqte
+        >>> from boxqte.examples import loan_ensemble, loan_space
+        >>> result = boxqte.quantify(loan_ensemble(), loan_space(), boxqte.Fairness("race"))
+        >>> found = result.hotspots()
+        >>> print(found.loc[0, "rule"])
+        """
+        sought = Sought(
+            whole(conditions, "conditions", 1, 8),
+            whole(top, "top", 1, 100),
+            whole(values, "values", 1, 1000),
+            _lift(lift),
+        )
+        seed = whole(random_state, "random_state", 0)
+        return hotspots.hotspots(self, sought, time_limit=seconds(time_limit), random_state=seed)
 
     def profile(self, attribute: str, *, time_limit: float | None = None) -> pd.DataFrame:
         """Counterexamples by value or interval of an attribute, as certain bounds.
@@ -250,6 +310,14 @@ class Quantification(Result):
         from boxqte.report.notebook import result_html
 
         return result_html(self)
+
+
+def _lift(value: Number) -> Fraction:
+    """How hot a hot spot must be."""
+    lift = fraction(value, EngineError, "lift")
+    if lift <= 1:
+        raise EngineError(f"lift: must be above 1, found {plain(lift)}")
+    return lift
 
 
 def quantify(

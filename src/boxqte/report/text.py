@@ -14,7 +14,7 @@ from typing import Any
 
 from boxqte.answers.empirical import Empirical
 from boxqte.answers.rates import GroupRates
-from boxqte.answers.result import Bounds, Result, of_trees
+from boxqte.answers.result import Bounds, Result, Ruled, of_trees
 from boxqte.auditing.audit import Audit
 from boxqte.auditing.policy import Check, GateReport, RatioRequirement, Requirement
 from boxqte.basics.numbers import CELL, LONG, PROGRESS, SENTENCE, SHORT, Style, number_text, short_up
@@ -74,11 +74,19 @@ def answer_text(result: Result) -> str:
         _line("model", f"{model.source}: {model.library}, {model.trees_text}, {model.leaves} leaves"),
         *([] if model.decision is None else [_line("decision", model.decision.text())]),
         _line("inputs", "infinitely many" if result.count is None else f"{result.count:,}"),
+        *([] if result.ruled is None else [_line("forbidden", _ruled_words(result.ruled))]),
         *([] if result.counted is None else [_line("cells", _cells_words(result.cells or 0, *result.counted))]),
         "how to read it",
         *(textwrap.fill(text, WIDTH, initial_indent="  - ", subsequent_indent="    ") for text in result.semantics()),
     ]
     return "\n".join(lines)
+
+
+def _ruled_words(ruled: Ruled) -> str:
+    """How much the rules forbid; their texts are in the space."""
+    rules = "a rule" if len(ruled.rules) == 1 else f"{len(ruled.rules)} rules"
+    low, high = ruled.forbidden - ruled.error, ruled.forbidden + ruled.error
+    return f"{number_text(max(low, Fraction(0)), high)} of the space by {rules}; all shares are of the rest"
 
 
 def _cells_words(cells: int, least: int, most: int) -> str:
@@ -139,6 +147,27 @@ def statistical_text(result: Result, style: Style = SHORT) -> str:
     """The statistical interval, marked as such; empty if no points were drawn."""
     found = result.statistical
     return "" if found is None else number_text(found.lower, found.upper, style, confidence=found.confidence)
+
+
+def best_text(result: Result | None, style: Style = SHORT) -> str:
+    """The measure where it is known, else the statistical interval where there is one; empty if nothing was asked."""
+    if result is None:
+        return ""
+    known = result.statistical is None or result.value is not None or result.undefined
+    return measure_text(result, style) if known else statistical_text(result, style)
+
+
+def rows_text(found: Empirical | None, style: Style = SHORT) -> str:
+    """The measure of rows, and the interval for the people behind them; empty if nothing was asked."""
+    if found is None:
+        return ""
+    if found.measure is None or found.lower is None or found.upper is None:
+        return "undefined"
+    interval = number_text(found.lower, found.upper, style, confidence=found.confidence)
+    if found.drawn is not None:  # the rows that were not decided may be otherwise
+        return interval
+    fair = Fraction(found.confident - found.unfair, found.confident)
+    return f"{number_text(fair, fair, style)}; {interval}"
 
 
 def noted_measure(result: Result, style: Style = LONG) -> str:
@@ -213,10 +242,20 @@ def space_text(space: Space) -> str:
         table_text(rows),
         "",
         _line("attributes", f"{len(space)}, feeding {len(space.columns)} model columns"),
-        _line("inputs", "infinitely many" if count is None else f"{count:,}"),
+        _line(
+            "inputs",
+            "infinitely many" if count is None else f"{count:,}{' that no rule forbids' if space.rules else ''}",
+        ),
     ]
     if space.label is not None:
         lines.append(_line("label", space.label))
+    if space.components:
+        words = f"a mixture of {len(space.components)} products; the masses above are each attribute's own in all of it"
+        lines.append(_line("mass", words))
+    for number, rule in enumerate(space.rules):
+        lines.append(_line("" if number else "rules", rule.text))
+    if space.rules:
+        lines.append(_line("forbidden", f"{number_text(1 - space.allowed, 1 - space.allowed)} of the space"))
     if space.mass is not None:
         lines.append(_line("mass", "every cell that a model's tests cut it into counts the same"))
     if space.sensitive:
@@ -383,22 +422,26 @@ def gate_text(report: GateReport) -> str:
 
 def audit_table(audit: Audit) -> list[list[str]]:
     """The head, then a row a question; columns that nothing has are left out."""
-    shown = [True, True, any(r.statistical is not None for r in audit.results), True, True, audit.gate is not None]
-    rows = [["question", "measure", "statistical", "status", "seconds", "verdict"], *audit_answers(audit)]
-    return [[cell for cell, wanted in zip(row, shown) if wanted] for row in rows]
+    drawn = any(r.statistical is not None for r in audit.results)
+    people, rows = audit.population is not None, audit.data is not None
+    shown = [True, True, drawn, people, rows, True, True, audit.gate is not None]
+    measure = "over the space" if people or rows else "measure"
+    head = ["question", measure, "statistical", "over the population", "in the rows", "status", "seconds", "verdict"]
+    return [[cell for cell, wanted in zip(row, shown) if wanted] for row in [head, *audit_answers(audit)]]
 
 
 def audit_answers(audit: Audit) -> list[list[str]]:
-    """A row a question: its name, the measure with what it does not say, interval, status, seconds and verdicts."""
+    """A row a question: its name, the measure with what it does not say, interval, other worlds, status, seconds, verdicts."""
     remarks = numbered_remarks(audit.results)
     rows = []
     for question in audit.questions:
         r = question.result
-        row = [question.name, "", "", question.status, ""]
+        row = [question.name, "", ""]
         if r is not None:
             marks = "".join(f" [{remarks[remark]}]" for remark in r.remarks)
-            measure = noted_measure(r, SHORT) + marks
-            row = [question.name, measure, statistical_text(r), question.status, f"{r.seconds:.1f}"]
+            row = [question.name, noted_measure(r, SHORT) + marks, statistical_text(r)]
+        row += [best_text(question.population), rows_text(question.rows), question.status]
+        row.append("" if r is None else f"{r.seconds:.1f}")
         rows.append([*row, ", ".join(str(c.verdict) for c in audit.checks_of(question))])
     return rows
 
@@ -408,10 +451,16 @@ def audit_text(audit: Audit) -> str:
     remarks = numbered_remarks(audit.results)
     rule = [] if audit.model.decision is None else [f"decision: {audit.model.decision.text()}"]
     said = [*(f"[{n}] {remark}" for remark, n in remarks.items()), *audit.notes]
-    answers = [table_text(audit_table(audit)), *rule, *said]
+    answers = [table_text(audit_table(audit)), *rule, *world_lines(audit), *said]
     if audit.rates:
         answers += ["", table_text(audit_rates(audit))]
     return "\n".join(answers)
+
+
+def world_lines(audit: Audit) -> list[str]:
+    """Which question each world answers, where there are several."""
+    worlds = audit.worlds
+    return [f"{world}: {sentence}" for world, sentence in worlds.items()] if len(worlds) > 1 else []
 
 
 def audit_rates(audit: Audit) -> list[tuple[str, ...]]:
@@ -450,7 +499,8 @@ def empirical_text(found: Empirical, prop: Property) -> str:
         lines.insert(1, f"decision            {found.decision}")
     lines += [_line("remark" if not i else "", remark) for i, remark in enumerate(found.remarks)]
     if found.outside:
-        lines.append(f"                    {found.outside:,} rows lie outside the space and count for nothing")
+        ruled = f" ({found.forbidden:,} of them a rule forbids)" if found.forbidden else ""
+        lines.append(f"                    {found.outside:,} rows lie outside the space{ruled} and count for nothing")
     if found.measure is None or found.lower is None or found.upper is None:
         return "\n".join([*lines, "measure             undefined: no row is confident"])
     lines.append(f"counterexamples     {found.unfair:,}")

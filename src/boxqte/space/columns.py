@@ -208,7 +208,7 @@ def _encoded_column(encoded: EncodedColumn, column: Column, missing: MissingRule
     return Reading(encoded.name, Column(column.name, column.storage, held), None, attribute, why)
 
 
-def model_view(model: Any, encoder: Any, names: tuple[str, ...], sensitive: Sequence[str]) -> ModelView:
+def model_view(model: Any, encoder: Any, names: tuple[str, ...], sensitive: Sequence[str] = ()) -> ModelView:
     """Which columns reach the model, and how. An encoder that is given stands between the table and the model."""
     view = _read_by(model, encoder, names)
     unread = tuple(name for name in sensitive if name in names and name not in view.reads)

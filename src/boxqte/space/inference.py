@@ -35,7 +35,7 @@ from boxqte.space.columns import (
 )
 from boxqte.space.frequencies import with_data_mass
 from boxqte.space.onehot import Lookalike
-from boxqte.space.tables import Column, exact_number, table_of
+from boxqte.space.tables import Column, Table, exact_number, table_of
 
 if TYPE_CHECKING:
     pass
@@ -156,7 +156,7 @@ def infer_attributes(
     ]
     check_names(wishes, readings, names)
     attributes, decisions, notes = [], [], [str(lookalike) for lookalike in lookalikes]
-    target = None if label is None else table.column(label)
+    target = None if label is None else _readable(table, label)
     for reading in readings:
         attribute, why = _decided(reading, wishes.get(reading.name, Wish()), mass, missing, max_categories)
         attributes.append(attribute)
@@ -194,6 +194,14 @@ def describe_domain(attribute: Attribute, width: int = 40) -> str:
                 kept += 1
             text = f"{{{', '.join(texts[:kept])}, ... {texts[-1]}}}, {len(texts)} values"
     return text if attribute.missing is None else f"{text} or missing"
+
+
+def _readable(table: Table, name: str) -> Column | None:
+    """A column that only helps to judge others; None if it is of a kind that has no domain, dates for one."""
+    try:
+        return table.column(name)
+    except SpaceError:
+        return None
 
 
 def _decided(

@@ -94,6 +94,10 @@ class ExchangeWorker:
         sensitive = [a for a, s in zip(self.problem.axis_ids, self.problem.sensitive) if s]
         margins = []
         class_cells, class_mass = self.problem.combinations
+        if grid.forbidden:
+            (banned,) = self.problem.banned_in(box[None])
+            decided[LOW] += mass * float(class_mass[banned].sum())
+            class_cells, class_mass = class_cells[~banned], class_mass[~banned]
         for combination in class_cells.tolist():
             cells.update(zip(sensitive, combination))
             margins.append(exact_margin(self.problem, cells))
@@ -104,7 +108,9 @@ class ExchangeWorker:
         some_pos, some_neg = any(t.pos <= F for F in margins), any(t.neg >= F for F in margins)
         if t.signs_only:
             counts = t.counted == 0 or (margins[0] >= t.pos) == (t.counted > 0)
-            decided[UNFAIR if some_pos and some_neg and counts else FAIR] += mass
+            decided[UNFAIR if some_pos and some_neg and counts else FAIR] += mass * (
+                float(class_mass.sum()) if grid.forbidden else 1.0
+            )
             return
         for F, share in zip(margins, class_mass.tolist()):
             if t.conf_neg < F < t.conf_pos:
@@ -154,6 +160,38 @@ def root_boxes(problem: Problem) -> BoxArray:
         for w in range(words):
             root[0, a, w] = (1 << min(max(n - 64 * w, 0), 64)) - 1
     return root
+
+
+def in_runs(problem: Problem, boxes: BoxArray) -> BoxArray:
+    """The same boxes as the core takes them: on a chain the cells of a box are neighbours, so others are divided.
+
+    The core counts a group of cells more than there are cuts inside a box: two cuts in one gap would be two groups.
+    Boxes without a cell on some axis are left out.
+    """
+    for a in range(problem.n_axes):
+        bits = np.unpackbits(np.ascontiguousarray(boxes[:, a]).view(np.uint8), axis=-1, bitorder="little")
+        starts = bits.copy()
+        starts[:, 1:] &= 1 - bits[:, :-1]
+        n = starts.sum(axis=1, dtype=np.int64) if problem.axes.chain[a] else bits.any(axis=1).astype(np.int64)
+        if (n == 1).all():
+            continue
+        box = np.repeat(np.arange(len(boxes)), n)
+        boxes = boxes[box]
+        if problem.axes.chain[a]:
+            run = np.arange(len(box)) - np.repeat(np.cumsum(n) - n, n)
+            own = bits[box] * (np.cumsum(starts, axis=1)[box] == 1 + run[:, None])
+            boxes[:, a] = np.packbits(own, axis=-1, bitorder="little").view(np.uint64)
+    return boxes
+
+
+def holds_all_mass(problem: Problem, box: npt.NDArray[np.uint64]) -> bool:
+    """Whether a box has every cell that has mass, but for sensitive and moving axes, along which boxes are not cut."""
+    for i, a in enumerate(problem.axis_ids):
+        axis = problem.grid.axes[a]
+        held = sum(int(word) << (64 * w) for w, word in enumerate(box[i].tolist()))
+        if not axis.sensitive and not axis.moves and any(m and not held >> c & 1 for c, m in enumerate(axis.masses)):
+            return False
+    return True
 
 
 def box_masses(problem: Problem, boxes: BoxArray) -> FloatArray:
