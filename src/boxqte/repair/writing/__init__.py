@@ -21,10 +21,10 @@ from boxqte.models.ensemble import TreeEnsemble
 from boxqte.models.imported import ImportedModel
 from boxqte.models.importers import decided, load_model
 from boxqte.models.importers.structure import type_name
-from boxqte.repair.writing import xgboost
+from boxqte.repair.writing import lightgbm, xgboost
 from boxqte.repair.writing.shapes import first_difference
 
-WRITERS = {"xgboost": xgboost}
+WRITERS = {"xgboost": xgboost, "lightgbm": lightgbm}
 ACCEPTED = "accepted are models of XGBoost, LightGBM, scikit-learn and CatBoost as they save them themselves"
 
 
@@ -113,6 +113,10 @@ def write_back(
     source = Path(source) if isinstance(source, str) else source
     name = str(source) if isinstance(source, Path) else type_name(source)
     came = _origins(imported, edited, origins)
+    if edited.value.shape[1] != 1:
+        raise ModelError(
+            f"{name}: leaves with a value for each class cannot be written back; accepted is one value a leaf"
+        )
     try:
         output: Output = _writer(imported).written(source, edited, came)
     except ModelError as error:

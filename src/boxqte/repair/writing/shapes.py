@@ -62,11 +62,20 @@ def shapes(ensemble: TreeEnsemble, *, swap_sets: bool = False) -> Iterator[Shape
         yield Shape(numbers, left_at, right_at, parent_at, ensemble.node_id[numbers].astype(np.int64))
 
 
-def leaf_statistic(shape: Shape, stored: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
-    """A positive statistic of the leaves (rows, hessians) from the tree of origin; a leaf without an origin gets an equal
-    share of all that the tree had, so that no node is left empty."""
-    share = float(stored[0]) / max(1, int(shape.is_leaf.sum()))
-    return np.where(shape.origin >= 0, np.asarray(stored, np.float64)[shape.origin], share)
+def leaf_statistic(
+    shape: Shape, stored: npt.NDArray[np.floating], total: float | None = None
+) -> npt.NDArray[np.float64]:
+    """A positive statistic of the leaves (rows, hessians) from the tree of origin, 0 at other nodes.
+
+    A leaf without an origin gets an equal share of all that the tree had (`total`, or what its root has), so that no node
+    is left empty.
+    """
+    everything = float(stored[0]) if total is None else total
+    found = np.zeros(len(shape.nodes))
+    for leaf in np.flatnonzero(shape.is_leaf):
+        known = shape.origin[leaf] >= 0
+        found[leaf] = stored[shape.origin[leaf]] if known else max(1.0, everything // int(shape.is_leaf.sum()))
+    return found
 
 
 def first_difference(one: TreeEnsemble, other: TreeEnsemble) -> str | None:

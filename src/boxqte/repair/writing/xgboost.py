@@ -74,10 +74,6 @@ def _booster(raw: bytearray) -> Any:
 
 def written(source: Any, edited: TreeEnsemble, origins: Sequence[int]) -> XGBoostOutput:
     """The source's document with the edited trees; `origins[t]` is the tree that tree t came from."""
-    if edited.value.shape[1] != 1:
-        raise ModelError(
-            "vector leaves (multi_strategy='multi_output_tree') cannot be written back; train one tree a class"
-        )
     if (edited.missing[edited.test != Test.LEAF] != Missing.DEFAULT).any():
         raise ModelError("XGBoost has no split that takes zeros for missing values")
     raw = read_bytes(source) if isinstance(source, Path) else live_bytes(source)
