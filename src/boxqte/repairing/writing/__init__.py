@@ -21,8 +21,8 @@ from boxqte.models.ensemble import TreeEnsemble
 from boxqte.models.imported import ImportedModel
 from boxqte.models.importers import decided, load_model
 from boxqte.models.importers.structure import type_name
-from boxqte.repair.writing import lightgbm, xgboost
-from boxqte.repair.writing.shapes import first_difference
+from boxqte.repairing.writing import lightgbm, xgboost
+from boxqte.repairing.writing.shapes import first_difference
 
 WRITERS = {"xgboost": xgboost, "lightgbm": lightgbm}
 ACCEPTED = "accepted are models of XGBoost, LightGBM, scikit-learn and CatBoost as they save them themselves"
