@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from boxqte.models.ensemble import Test, TreeEnsemble
 from boxqte.models.importers.sklearn import LARGEST_F32, LARGEST_F64, column_order, fraction_of_second
-from boxqte.repair.writing.shapes import Shape, leaf_statistic, shapes
+from boxqte.repairing.writing.shapes import Shape, leaf_statistic, shapes
 
 Floats = npt.NDArray[np.float64]
 FORESTS = ("DecisionTreeClassifier", "ExtraTreeClassifier", "RandomForestClassifier", "ExtraTreesClassifier",

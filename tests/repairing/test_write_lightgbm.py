@@ -14,10 +14,10 @@ import pytest
 from boxqte.errors import ModelError
 from boxqte.models.ensemble import TreeEnsemble
 from boxqte.models.importers import load_model
-from boxqte.repair.writing import write_back
+from boxqte.repairing.writing import write_back
 from tests.conformance.suite import assert_conforms
 from tests.models.test_importer_lightgbm import KINDS, SMALL, booster, data
-from tests.repair.edits import edits, pruned, revalued, some_boundary_rows
+from tests.repairing.edits import edits, pruned, revalued, some_boundary_rows
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -10,7 +10,7 @@ import numpy as np
 
 from boxqte.errors import ModelError
 from boxqte.models.ensemble import EnsembleBuilder, Test, TreeEnsemble
-from boxqte.repair.writing.shapes import key_of, with_trees
+from boxqte.repairing.writing.shapes import key_of, with_trees
 
 
 def over_inner(outer: TreeEnsemble, inner: TreeEnsemble, edited: TreeEnsemble, origins: list[int]) -> TreeEnsemble:

@@ -24,7 +24,7 @@ from boxqte.models.ensemble import Missing, Test, TreeEnsemble
 from boxqte.models.importers.catboost import CBM, MAX_TREE_DEPTH, Features, exported, parse
 from boxqte.models.importers.catboost_cbm import exported_cbm
 from boxqte.models.importers.structure import read_bytes
-from boxqte.repair.writing.shapes import key_of
+from boxqte.repairing.writing.shapes import key_of
 
 Floats = npt.NDArray[np.float64]
 Key = tuple[object, ...]

@@ -22,8 +22,8 @@ from boxqte.errors import ModelError
 from boxqte.models.ensemble import Missing, Test, TreeEnsemble
 from boxqte.models.importers.structure import read_bytes
 from boxqte.models.importers.xgboost import is_binary, live_bytes, parsed
-from boxqte.repair.writing.shapes import Shape, leaf_statistic, shapes
-from boxqte.repair.writing.ubjson import ubjson
+from boxqte.repairing.writing.shapes import Shape, leaf_statistic, shapes
+from boxqte.repairing.writing.ubjson import ubjson
 
 SMALLEST = np.float32(1e-45)  # what XGBoost writes as the threshold of a category split
 

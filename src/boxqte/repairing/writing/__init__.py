@@ -22,9 +22,9 @@ from boxqte.models.imported import ImportedModel
 from boxqte.models.importers import decided, load_model
 from boxqte.models.importers.archives import is_archive
 from boxqte.models.importers.structure import type_name
-from boxqte.repair.writing import catboost, lightgbm, sklearn, xgboost
-from boxqte.repair.writing.objects import ObjectOutput, changed_object, is_object_file, library_of, object_in
-from boxqte.repair.writing.shapes import first_difference, first_other_answer
+from boxqte.repairing.writing import catboost, lightgbm, sklearn, xgboost
+from boxqte.repairing.writing.objects import ObjectOutput, changed_object, is_object_file, library_of, object_in
+from boxqte.repairing.writing.shapes import first_difference, first_other_answer
 
 WRITERS: dict[str, Any] = {"xgboost": xgboost, "lightgbm": lightgbm, "catboost": catboost}
 ACCEPTED = "accepted are models of XGBoost, LightGBM, scikit-learn and CatBoost as they save them themselves"

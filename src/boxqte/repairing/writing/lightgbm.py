@@ -29,7 +29,7 @@ from boxqte.models.importers.lightgbm import (
     sections,
 )
 from boxqte.models.importers.structure import read_bytes
-from boxqte.repair.writing.shapes import Shape, leaf_statistic, shapes
+from boxqte.repairing.writing.shapes import Shape, leaf_statistic, shapes
 
 Floats = npt.NDArray[np.float64]
 

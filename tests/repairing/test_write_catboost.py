@@ -11,7 +11,7 @@ import pytest
 
 from boxqte.models.ensemble import TreeEnsemble
 from boxqte.models.importers import load_model
-from boxqte.repair.writing import write_back
+from boxqte.repairing.writing import write_back
 from tests.models.test_importer_catboost import (
     CATEGORICAL,
     KINDS,
@@ -21,7 +21,7 @@ from tests.models.test_importer_catboost import (
     model,
     with_values,
 )
-from tests.repair.edits import edits, pruned, some_boundary_rows
+from tests.repairing.edits import edits, pruned, some_boundary_rows
 
 catboost = pytest.importorskip("catboost")
 ALL = [kind for kind in (*KINDS, *CATEGORICAL) if "three" not in kind and "softmax" not in kind]

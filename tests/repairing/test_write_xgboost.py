@@ -14,8 +14,8 @@ from boxqte.errors import ModelError
 from boxqte.models.ensemble import EnsembleBuilder, TreeEnsemble
 from boxqte.models.importers import load_model
 from boxqte.models.importers.ubjson import read_ubjson
-from boxqte.repair.writing import storable, write_back
-from boxqte.repair.writing.ubjson import ubjson
+from boxqte.repairing.writing import storable, write_back
+from boxqte.repairing.writing.ubjson import ubjson
 from tests.conformance.suite import assert_conforms, boundary_rows
 from tests.models.xgboost_models import (
     KINDS,
@@ -27,7 +27,7 @@ from tests.models.xgboost_models import (
     saved,
     tree_documents,
 )
-from tests.repair.edits import edits, pruned, revalued, some_boundary_rows, with_trees_of
+from tests.repairing.edits import edits, pruned, revalued, some_boundary_rows, with_trees_of
 
 FORMS = ("live", "json", "ubj")
 REFUSED = ("vector leaves",)

@@ -22,8 +22,8 @@ from boxqte.models.importers import load_model
 from boxqte.models.importers.sklearn_steps import is_pipeline
 from boxqte.models.importers.structure import read_bytes
 from boxqte.models.importers.unpickle import looks_like_pickle, looks_like_skops, read_pickle, read_skops
-from boxqte.repair.writing import catboost, lightgbm, sklearn, xgboost
-from boxqte.repair.writing.pipelines import over_inner
+from boxqte.repairing.writing import catboost, lightgbm, sklearn, xgboost
+from boxqte.repairing.writing.pipelines import over_inner
 
 LIBRARIES: dict[str, Any] = {"xgboost": xgboost, "lightgbm": lightgbm, "catboost": catboost}
 HELD = {  # where wrappers that decide on one model's scores hold that model

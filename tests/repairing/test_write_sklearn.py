@@ -32,10 +32,10 @@ from xgboost import XGBClassifier
 from boxqte.errors import ModelError
 from boxqte.models.ensemble import TreeEnsemble
 from boxqte.models.importers import load_model
-from boxqte.repair.writing import storable, write_back
+from boxqte.repairing.writing import storable, write_back
 from tests.conformance.suite import assert_conforms
 from tests.models.test_importer_sklearn import KINDS, class_indices, data, leaves_of
-from tests.repair.edits import edits, pruned, revalued, some_boundary_rows
+from tests.repairing.edits import edits, pruned, revalued, some_boundary_rows
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
