@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from boxqte.api.audit import Audit, audit
     from boxqte.api.gate import Policy
     from boxqte.api.quantify import Quantification, quantify
+    from boxqte.api.repair import Repair, repair
     from boxqte.auditing.policy import RatioRequirement, Requirement
     from boxqte.engines.protocol import Status
     from boxqte.errors import (
@@ -63,6 +64,7 @@ _WHERE = {
     "PropertyError": "errors",
     "Quantification": "api.quantify",
     "RatioRequirement": "auditing.policy",
+    "Repair": "api.repair",
     "Requirement": "auditing.policy",
     "Robustness": "questions.properties",
     "Rows": "answers.rows",
@@ -83,6 +85,7 @@ _WHERE = {
     "load_model": "models.importers",
     "population": "space.populations",
     "quantify": "api.quantify",
+    "repair": "api.repair",
     "score_changes": "answers.score_changes",
     "verify": "answers.verify",
 }
@@ -105,6 +108,7 @@ __all__ = [
     "PropertyError",
     "Quantification",
     "RatioRequirement",
+    "Repair",
     "Requirement",
     "Robustness",
     "Rows",
@@ -126,6 +130,7 @@ __all__ = [
     "load_model",
     "population",
     "quantify",
+    "repair",
     "score_changes",
     "verify",
 ]

@@ -122,6 +122,14 @@ def sample(
     return Sample(values.frame(x), values.frame(other), complete, share, agreed is not None, denied)
 
 
+def sampled_columns(
+    result: Result, n: int, rng: np.random.Generator, workers: int
+) -> tuple[GridValues, Columns, Columns]:
+    """n counterexamples with a witness each as columns of values, and what writes them as rows or tables."""
+    sources = _sources(asked_of(result))
+    return sources[0][1].answers["values"], *_drawn_from(sources, n, rng, workers)
+
+
 def _sources(asked: Asked) -> list[tuple[Fraction, Asked]]:
     """The products to draw from, with their weights: those in which counterexamples were found."""
     every = [(weight, asked_of(own)) for weight, own in asked.pieces] or [(Fraction(1), asked)]

@@ -27,6 +27,7 @@ from boxqte.cli import (
     quantify,
     rates,
     regions,
+    repair,
     rows,
     sample,
     scores,
@@ -165,6 +166,7 @@ def make_parser() -> argparse.ArgumentParser:
     for command in (regions, blame, sample, verify, rows):
         command.add_parser(commands)
     gate.add_parser(commands)
+    repair.add_parser(commands)
     completion.add_parser(commands)
     certify.add_parser(commands, add_model)
     return parser

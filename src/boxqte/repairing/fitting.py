@@ -53,7 +53,8 @@ class Leaves:
 
     @property
     def values(self) -> FloatArray:
-        return self.ensemble.value[self.nodes, 0].copy()
+        found: FloatArray = self.ensemble.value[self.nodes, 0].copy()
+        return found
 
     def with_values(self, values: FloatArray) -> TreeEnsemble:
         return with_values(self.ensemble, self.nodes, values)
@@ -80,6 +81,16 @@ def probability(ensemble: TreeEnsemble, margins: FloatArray) -> FloatArray:
     return np.asarray(0.5 * (1 + np.tanh(margins / 2)))
 
 
+def levels(ensemble: TreeEnsemble, X: FloatArray) -> FloatArray:
+    """The margin at which class 1 begins, for rows in the model's columns."""
+    rule = ensemble.decision
+    if rule is None:
+        return np.zeros(len(X))
+    ends = [rule.level(i, ensemble.link) for i in range(len(rule.thresholds))]
+    found = np.array([np.log(float(odds)) + float(offset) for odds, offset in ends])
+    return np.full(len(X), found[0]) if rule.attribute is None else found[X[:, -1].astype(np.int64)]
+
+
 @dataclass(frozen=True, eq=False)
 class Fitted:
     values: FloatArray
@@ -87,7 +98,12 @@ class Fitted:
 
 
 def fit(
-    leaves: Leaves, matrix: Any, target: FloatArray, start: FloatArray, anchor: FloatArray, penalty: Penalty | None = None
+    leaves: Leaves,
+    matrix: Any,
+    target: FloatArray,
+    start: FloatArray,
+    anchor: FloatArray,
+    penalty: Penalty | None = None,
 ) -> Fitted:
     """min CE(target, p) + RIDGE / (2n) |values - anchor|^2 + penalty, from `start` on; a squared error for a mean of trees.
 

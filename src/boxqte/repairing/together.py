@@ -71,7 +71,9 @@ class Mixture:
             apart = _size(both, first) + _size(both, second)
             limit = start + (MAX_WALKED if one.link == "mean" else apart)
             try:
-                roots.append(_walk(growing, [first, second], {}, lambda leaves: both.value[list(leaves), 0], None, limit))
+                roots.append(
+                    _walk(growing, [first, second], {}, lambda leaves: both.value[list(leaves), 0], None, limit)
+                )
                 origins.append(t)
             except _TooLargeError:
                 if one.link == "mean":

@@ -13,7 +13,19 @@ from boxqte.models.ensemble import FloatArray, Test, TreeEnsemble
 from boxqte.questions.building import match_columns
 from boxqte.space.space import Space
 
-PER_NODE = ("feature", "test", "threshold", "left", "right", "default_left", "missing", "set_start", "set_stop", "value", "node_id")
+PER_NODE = (
+    "feature",
+    "test",
+    "threshold",
+    "left",
+    "right",
+    "default_left",
+    "missing",
+    "set_start",
+    "set_stop",
+    "value",
+    "node_id",
+)
 NO_ORIGIN = -1
 
 
@@ -25,7 +37,8 @@ def sensitive_features(ensemble: TreeEnsemble, space: Space, sensitive: Iterable
 
 def tests_any(ensemble: TreeEnsemble, features: Iterable[int]) -> npt.NDArray[np.bool_]:
     """Which nodes test one of the features."""
-    return (ensemble.test != Test.LEAF) & np.isin(ensemble.feature, list(features))
+    found: npt.NDArray[np.bool_] = (ensemble.test != Test.LEAF) & np.isin(ensemble.feature, list(features))
+    return found
 
 
 class Growing:
