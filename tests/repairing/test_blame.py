@@ -67,7 +67,9 @@ def check_blame(problem: Problem, engine: str = "auto") -> int:
     before = naive_quantify(*problem).counterexample
     models = naive_blinded(problem, [(row.x, row.mass) for row in rows])
     table = result.blame()
-    nodes = {(int(t), int(i)): n for n, (t, i) in enumerate(zip(problem.ensemble.tree_of_node(), problem.ensemble.node_id))}
+    nodes = {
+        (int(t), int(i)): n for n, (t, i) in enumerate(zip(problem.ensemble.tree_of_node(), problem.ensemble.node_id))
+    }
     assert len(table) == len(models)
     for line in table.to_dict("records"):
         key = (line["tree"], -1 if line["split"] == "" else nodes[line["tree"], line["node"]])
@@ -128,7 +130,7 @@ def test_rows_decide_which_child_stays() -> None:
 
 def test_blinding_all_trees_is_pruning() -> None:
     for seed in range(40):
-        ensemble, space, _ = random_problem(random.Random(f"all {seed}"), max_pieces=200)
+        ensemble, _, _ = random_problem(random.Random(f"all {seed}"), max_pieces=200)
         features = frozenset({0, ensemble.n_features - 1})
         X = np.random.default_rng(seed).integers(-3, 9, (50, ensemble.n_features)).astype(float)
         trees = sensitive_trees(ensemble, features, Rows(ensemble, X, np.arange(50)))
@@ -190,7 +192,7 @@ def test_what_cannot_be_blamed_is_refused_in_one_line() -> None:
 
 def test_a_model_without_sensitive_tests_has_an_empty_table() -> None:
     table = quantify(loan_ensemble(), loan_space(), Fairness("race")).blame()
-    blind = without(loan_ensemble(), {n: True for n in np.flatnonzero(loan_ensemble().feature == 1).tolist()})
+    blind = without(loan_ensemble(), dict.fromkeys(np.flatnonzero(loan_ensemble().feature == 1).tolist(), True))
     empty = quantify(blind, loan_space(), Fairness("race")).blame()
     assert len(empty) == 0
     assert list(empty.columns) == list(table.columns)

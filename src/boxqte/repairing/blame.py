@@ -134,9 +134,7 @@ class _Labelled:
         return None if self.y is None else quality(decisions(ensemble, self.X), self.y).log_loss
 
 
-def _candidates(
-    ensemble: TreeEnsemble, trees: list[SensitiveTree], cells: Cells, splits: bool
-) -> list[_Candidate]:
+def _candidates(ensemble: TreeEnsemble, trees: list[SensitiveTree], cells: Cells, splits: bool) -> list[_Candidate]:
     """All trees first, then their splits."""
     found = [_Candidate(tree.tree, None, (), "", without(ensemble, tree.sides)) for tree in trees]
     for tree in trees if splits else []:

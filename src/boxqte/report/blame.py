@@ -36,7 +36,9 @@ def blame_text(table: Any, top: int | None = None) -> str:
     trees = table.loc[table["split"] == "", "tree"].tolist()
     shown = set(trees[:top])
     alone = {line["tree"]: _name(line).strip() for line in table.to_dict("records") if line["split"]}
-    alone = {t: text for t, text in alone.items() if (table["tree"] == t).sum() == 2}  # a tree and its only split are one
+    alone = {
+        t: text for t, text in alone.items() if (table["tree"] == t).sum() == 2
+    }  # a tree and its only split are one
     for line in table.to_dict("records"):
         if line["tree"] in shown and not (line["split"] and line["tree"] in alone):
             line = {**line, "only": alone.get(line["tree"])}
@@ -51,7 +53,9 @@ def _name(line: dict[str, Any]) -> str:
     if line["split"] == "":
         splits = f" ({line['splits']} splits)" if line["splits"] > 1 else ""
         return f"tree {line['tree']}{splits}" + (f": {line['only']}" if line.get("only") else "")
-    return f"  {line['split']}" + ("" if line["node"] is None or line["node"] != line["node"] else f" (node {line['node']})")
+    return f"  {line['split']}" + (
+        "" if line["node"] is None or line["node"] != line["node"] else f" (node {line['node']})"
+    )
 
 
 def _numbers(line: dict[str, Any], facts: Any) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from boxqte.errors import ModelError
 from boxqte.models.ensemble import Test, TreeEnsemble
 from boxqte.models.importers.sklearn import LARGEST_F32, LARGEST_F64, column_order, fraction_of_second
 from boxqte.repairing.writing.shapes import Shape, leaf_statistic, shapes
@@ -67,6 +68,8 @@ def changed(source: Any, edited: TreeEnsemble, origins: Sequence[int]) -> Any:
         [shape] = shapes(edited)
         model.tree_ = _tree(model.tree_, shape, edited, _leaf_rows(edited)[shape.nodes])
     else:
+        if edited.link != "mean" and edited.scale * len(origins) != 1:
+            raise ModelError("a forest divides by its number of trees, so that number cannot change")
         old_members = model.estimators_
         model.estimators_ = [_member(old_members[origin], origins, t) for t, origin in enumerate(origins)]
         rows = _leaf_rows(edited)
