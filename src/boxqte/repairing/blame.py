@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from boxqte.answers.asked import Asked
 from boxqte.answers.quantify import measure
@@ -24,12 +25,13 @@ from boxqte.errors import EngineError, PropertyError, SpaceError
 from boxqte.exact import down, up
 from boxqte.models.ensemble import FloatArray, TreeEnsemble
 from boxqte.models.imported import ImportedModel
+from boxqte.questions.grid import AnyGrid
 from boxqte.questions.pieces import pieces_of
 from boxqte.questions.row_cells import read_rows
 from boxqte.repairing.blinding import Cells, Reached, Rows, SensitiveTree, sensitive_trees, without
 from boxqte.repairing.quality import decisions, labels_of, quality
 from boxqte.repairing.trees import sensitive_features
-from boxqte.space.tables import Table, table_of
+from boxqte.space.tables import table_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,13 +69,9 @@ def blame(
 
     asked = asked_of(result)
     grid, ensemble = asked.grid, asked.model.ensemble
-    if not grid.property.sensitive:
-        raise PropertyError("blame: robustness has no sensitive attributes")
-    if label is not None and data is None:
-        raise SpaceError(f"label: '{label}' is a column of data, and there are none; give data as well")
-    rows = None if data is None else _Labelled(asked, table_of(data), label)
     if asked.condition:
         raise EngineError("blame: asks about the whole space; call it on the result of quantify, not of restrict")
+    rows = read_data(grid, data, label)
     cells = Cells(grid, pieces_of(grid))
     everything: Reached = cells.whole() if rows is None else Rows(ensemble, rows.X, np.arange(len(rows.X)))
     features = sensitive_features(ensemble, grid.space, grid.property.sensitive)
@@ -114,24 +112,37 @@ COLUMNS: Mapping[str, str] = {
 }  # fmt: skip
 
 
-class _Labelled:
+@dataclass(frozen=True, eq=False)
+class Labelled:
     """The rows of a table that lie in the space, in the model's columns, and their labels."""
 
-    def __init__(self, asked: Asked, table: Table, label: str | None):
-        read = read_rows(asked.grid, table)
-        values = GridValues(asked.grid)
-        self.outside = int((~read.inside).sum())
-        if not read.inside.any():
-            why = next((text for text in read.rows.why if text), "")
-            raise SpaceError(f"data: none of the {len(read.inside)} rows lies in the space{f': {why}' if why else ''}")
-        self.X: FloatArray = values.matrix(values.columns(read.rows))[read.inside]
-        self.y = None
-        if label is not None:
-            two_classes(asked.grid, "the log-loss")
-            self.y = labels_of(table, label, asked.model.ensemble)[read.inside]
+    X: FloatArray
+    y: npt.NDArray[np.bool_] | None
+    outside: int
 
     def loss(self, ensemble: TreeEnsemble) -> float | None:
         return None if self.y is None else quality(decisions(ensemble, self.X), self.y).log_loss
+
+
+def read_data(grid: AnyGrid, data: Any, label: str | None) -> Labelled | None:
+    """The rows that blame is given; refuses what it cannot use."""
+    if not grid.property.sensitive:
+        raise PropertyError("blame: robustness has no sensitive attributes")
+    if data is None:
+        if label is not None:
+            raise SpaceError(f"label: '{label}' is a column of data, and there are none; give data as well")
+        return None
+    table = table_of(data)
+    if label is not None:
+        two_classes(grid, "the log-loss")
+    y = None if label is None else labels_of(table, label, grid.ensemble)
+    read = read_rows(grid, table)
+    if not read.inside.any():
+        why = next((text for text in read.rows.why if text), "")
+        raise SpaceError(f"data: none of the {len(read.inside)} rows lies in the space{f': {why}' if why else ''}")
+    values = GridValues(grid)
+    X = values.matrix(values.columns(read.rows))[read.inside]
+    return Labelled(X, None if y is None else y[read.inside], int((~read.inside).sum()))
 
 
 def _candidates(ensemble: TreeEnsemble, trees: list[SensitiveTree], cells: Cells, splits: bool) -> list[_Candidate]:
