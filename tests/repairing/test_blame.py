@@ -20,6 +20,8 @@ from boxqte.repairing.blinding import Rows, sensitive_trees, without
 from boxqte.repairing.prune import pruned
 from tests.models.test_importer_catboost import categorical_model, table
 from tests.naive import LEAF, Model, NaiveRow, naive_quantify, naive_rows
+from tests.naive_mixture import naive_mixture, products
+from tests.random_mixtures import random_mixture
 from tests.repairing.edits import rebuilt
 from tests.strategies import Problem, random_problem
 
@@ -62,10 +64,14 @@ def naive_blinded(problem: Problem, rows: list[tuple[dict[str, Any], Fraction]])
 
 
 def check_blame(problem: Problem, engine: str = "auto") -> int:
-    result = quantify(*problem, engine=engine, workers=1)
     rows: list[NaiveRow] = list(naive_rows(*problem))
-    before = naive_quantify(*problem).counterexample
     models = naive_blinded(problem, [(row.x, row.mass) for row in rows])
+    return compare(problem, models, engine, naive_quantify)
+
+
+def compare(problem: Problem, models: dict[tuple[int, int], TreeEnsemble], engine: str, oracle: Any) -> int:
+    result = quantify(*problem, engine=engine, workers=1)
+    before = oracle(*problem).counterexample
     table = result.blame()
     nodes = {
         (int(t), int(i)): n for n, (t, i) in enumerate(zip(problem.ensemble.tree_of_node(), problem.ensemble.node_id))
@@ -73,7 +79,7 @@ def check_blame(problem: Problem, engine: str = "auto") -> int:
     assert len(table) == len(models)
     for line in table.to_dict("records"):
         key = (line["tree"], -1 if line["split"] == "" else nodes[line["tree"], line["node"]])
-        answer = naive_quantify(models.pop(key), problem.space, problem.property)
+        answer = oracle(models.pop(key), problem.space, problem.property)
         removed = before - answer.counterexample
         assert line["converged"]
         assert Fraction(line["removed_lower"]) <= removed <= Fraction(line["removed_upper"])
@@ -95,6 +101,18 @@ def test_blame_equals_the_oracle(seed: int) -> None:
 def test_blame_with_tolerance_equals_the_oracle(seed: int) -> None:
     problem = random_problem(random.Random(f"blame eps {seed}"), robustness=False, max_pieces=60, max_pairs=5_000)
     check_blame(problem, engine="exhaustive")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_blame_over_a_mixture_equals_the_oracle(seed: int) -> None:
+    limits = {"robustness": False, "eps": False, "max_pieces": 60, "max_pairs": 5_000}
+    problem = random_mixture(random.Random(f"blame {seed}"), **limits)
+    rows = [
+        (row.x, weight * row.mass)
+        for weight, product in products(problem.space)
+        for row in naive_rows(problem.ensemble, product, problem.property)
+    ]
+    compare(problem, naive_blinded(problem, rows), "box", naive_mixture)
 
 
 @pytest.mark.slow

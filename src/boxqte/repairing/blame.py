@@ -26,7 +26,6 @@ from boxqte.exact import down, up
 from boxqte.models.ensemble import FloatArray, TreeEnsemble
 from boxqte.models.imported import ImportedModel
 from boxqte.questions.grid import AnyGrid
-from boxqte.questions.pieces import pieces_of
 from boxqte.questions.row_cells import read_rows
 from boxqte.repairing.blinding import Cells, Reached, Rows, SensitiveTree, sensitive_trees, without
 from boxqte.repairing.quality import decisions, labels_of, quality
@@ -72,7 +71,7 @@ def blame(
     if asked.condition:
         raise EngineError("blame: asks about the whole space; call it on the result of quantify, not of restrict")
     rows = read_data(grid, data, label)
-    cells = Cells(grid, pieces_of(grid))
+    cells = Cells(ensemble, grid.space)
     everything: Reached = cells.whole() if rows is None else Rows(ensemble, rows.X, np.arange(len(rows.X)))
     features = sensitive_features(ensemble, grid.space, grid.property.sensitive)
     trees = sorted(sensitive_trees(ensemble, features, everything), key=lambda tree: -tree.reach)

@@ -15,11 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.answers.regions import cells_text
-from boxqte.answers.values import GridValues
 from boxqte.models.ensemble import FloatArray, Test, TreeEnsemble
-from boxqte.questions.grid import AnyGrid
-from boxqte.questions.pieces import Piece
+from boxqte.questions.axes import Axis, Question, counted_axis, finite_axis, numeric_axis
+from boxqte.questions.building import attribute_codes, distinct_tests, feature_of, match_columns
+from boxqte.questions.decisions import attribute_groups
 from boxqte.repairing.trees import PER_NODE, is_symmetric, test_key
+from boxqte.space.space import Space
 
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.intp]
@@ -79,33 +80,41 @@ class Rows:
 
 
 class Cells:
-    """The cells of a question's axes, as the tests of the model see them."""
+    """The attributes of a space in cells that the model's tests tell apart, exactly, with their masses in each product."""
 
-    def __init__(self, grid: AnyGrid, pieces: list[Piece]):
-        self.grid, self.pieces = grid, pieces
-        values = GridValues(grid)
-        self.owner = [at for at, _ in values.owner]
-        self.points: list[FloatArray] = []
-        for a, axis in enumerate(grid.axes):
-            cells = np.zeros((len(axis.refined), len(grid.axes)), np.int64)
-            cells[:, a] = np.arange(len(axis.refined))
-            self.points.append(values.matrix(values.draw(cells, np.random.default_rng(0))))
-        self._left: dict[int, BoolArray] = {}
-
-    def axis_of(self, node: int) -> int:
-        return self.owner[int(self.grid.ensemble.feature[node])]
+    def __init__(self, ensemble: TreeEnsemble, space: Space):
+        owner = match_columns(ensemble, space)
+        nodes, test_of_node = distinct_tests(ensemble)
+        self.axis_of_node = np.array([at for at, _ in owner] or [0])[ensemble.feature]
+        of_test = self.axis_of_node[nodes]
+        columns = np.array([column for _, column in owner] or [0])[ensemble.feature[nodes]]
+        self.test_of_node = test_of_node
+        self.masks: list[BoolArray] = [np.zeros(0, bool)] * len(nodes)
+        self.products: list[tuple[Fraction, list[Axis]]] = []
+        for weight, product in space.products():
+            axes = []
+            for at, attribute in enumerate(product):
+                mine = np.flatnonzero(of_test == at)
+                groups = attribute_groups(ensemble.decision, attribute)
+                question = Question(attribute, False, Fraction(0), ensemble, nodes[mine], groups)
+                if attribute.is_numeric:
+                    axis, found = numeric_axis(question)
+                else:
+                    codes = attribute_codes(attribute, ensemble, feature_of(owner, at))
+                    axis, found = finite_axis(question, codes, columns[mine].tolist())
+                axes.append(counted_axis(axis) if space.mass == "cells" else axis)
+                for test, mask in zip(mine.tolist(), found):
+                    self.masks[test] = np.array([mask >> cell & 1 for cell in range(axis.n_cells)], bool)
+            self.products.append((weight, axes))
 
     def goes_left(self, node: int) -> BoolArray:
-        """Which refined cells of the node's axis it sends left."""
-        if node not in self._left:
-            column = self.points[self.axis_of(node)][:, self.grid.ensemble.feature[node]]
-            self._left[node] = self.grid.ensemble.goes_left(node, column)
-        return self._left[node]
+        """Which cells of the node's axis it sends left."""
+        return self.masks[int(self.test_of_node[node])]
 
     def text(self, node: int) -> str:
         """The node's test as a condition on its attribute."""
-        axis = self.grid.axes[self.axis_of(node)]
-        chosen = sorted(set(axis.base[self.goes_left(node)].tolist()))
+        axis = self.products[0][1][self.axis_of_node[node]]
+        chosen = np.flatnonzero(self.goes_left(node)).tolist()
         if not chosen or len(chosen) == axis.n_cells:
             return f"{axis.attribute.name}: {'every' if chosen else 'no'} value"
         return cells_text(axis.attribute, axis.cells, chosen)
@@ -122,17 +131,16 @@ class Part:
     held: Mapping[int, BoolArray]
 
     def split(self, node: int) -> tuple[Part, Part]:
-        axis, goes = self.cells.axis_of(node), self.cells.goes_left(node)
+        axis, goes = int(self.cells.axis_of_node[node]), self.cells.goes_left(node)
         own = self.held.get(axis, np.ones(len(goes), bool))
         return Part(self.cells, {**self.held, axis: own & goes}), Part(self.cells, {**self.held, axis: own & ~goes})
 
     def weight(self) -> Fraction:
         total = Fraction(0)
-        for piece in self.cells.pieces:
-            mass = piece.weight
+        for weight, axes in self.cells.products:
+            mass = weight
             for a, own in self.held.items():
-                masses = piece.grid.axes[a].refined_masses
-                mass *= sum((masses[r] for r in np.flatnonzero(own).tolist()), Fraction(0))
+                mass *= sum((axes[a].masses[c] for c in np.flatnonzero(own).tolist()), Fraction(0))
             total += mass
         return total
 
