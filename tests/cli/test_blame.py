@@ -42,3 +42,12 @@ def test_the_most_trees_shown_and_a_limit_are_said(folder: Path, capsys: pytest.
     out = capsys.readouterr().out
     assert "... and 3 more trees" in out
     assert out.count("\ntree ") == 1
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_report_has_the_table() -> None:
+    assert main([*LINE, "--data", "people.csv", "--label", "granted", "--html", "report.html"]) == 0
+    page = Path("report.html").read_text()
+    assert "Which trees are to blame" in page
+    assert "tree 11: race in [0, 1] (node 1)" in page
+    assert "alone removes" in page

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -242,20 +242,25 @@ class Quantification(Result):
         watcher = function(progress, "progress")
         return blame(self, data, label, splits=splits, time_limit=seconds(time_limit), progress=watcher)
 
-    def to_html(self, *, command: str = "", time_limit: float | None = 60.0) -> str:
+    def to_html(self, *, command: str = "", time_limit: float | None = 60.0, blame: pd.DataFrame | None = None) -> str:
         """The report: one self-contained page with regions, profiles, flips and examples.
 
-        `time_limit` are the seconds for all searches that it takes; None is no limit.
+        `time_limit` are the seconds for all searches that it takes; None is no limit. `blame` is the table of `blame`, to
+        be shown as well.
         """
         from boxqte.auditing.gathering import gather
+        from boxqte.report.blame import blamed, sentences
         from boxqte.report.html import result_page
 
-        return result_page(self, gather(self, seconds=time_limit), command=command)
+        findings = gather(self, seconds=time_limit)
+        if blame is not None:
+            findings = replace(findings, blamed=tuple(blamed(blame)), blame=tuple(sentences(blame)))
+        return result_page(self, findings, command=command)
 
-    def save_html(self, path: str, *, time_limit: float | None = 60.0) -> None:
+    def save_html(self, path: str, *, time_limit: float | None = 60.0, blame: pd.DataFrame | None = None) -> None:
         """Write the report."""
         with open(path, "w", encoding="utf-8") as file:
-            file.write(self.to_html(time_limit=time_limit))
+            file.write(self.to_html(time_limit=time_limit, blame=blame))
 
     def plot_bounds(self, *, ax: Any = None, **style: Any) -> Any:
         """Draw the bounds over time with matplotlib; see `boxqte.report.plots.plot_bounds`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from typing import Any
 
@@ -43,11 +44,13 @@ def add_parser(commands: Any) -> None:
     out.add_argument("--top", metavar="N", type=converter(read_count, "a whole number"), default=20,
                      help="how many trees to show (default 20)")  # fmt: skip
     out.add_argument("--csv", metavar="FILE", help="write the whole table as CSV; - is standard output")
+    out.add_argument("--html", metavar="FILE", help="write the report of the model, with this table in it")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     check_output(arguments.csv, "--csv")
+    check_output(arguments.html, "--html")
     model, space, prop = read_question(arguments)
     from boxqte.api.quantify import quantify
     from boxqte.basics.budget import TimeBudget
@@ -77,4 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         if rule is not None:
             print(f"{'decision':<10} {rule.text()}")
         print(f"\n{blame_text(table, arguments.top)}")
+    if arguments.html is not None:
+        page = result.to_html(command=shlex.join(["boxqte", *arguments.typed]), blame=table)
+        raise_first(write_text(arguments.html, page))
     return INTERRUPTED if table.attrs["not_searched"] else OK

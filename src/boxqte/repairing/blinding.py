@@ -19,7 +19,7 @@ from boxqte.models.ensemble import FloatArray, Test, TreeEnsemble
 from boxqte.questions.axes import Axis, Question, counted_axis, finite_axis, numeric_axis
 from boxqte.questions.building import attribute_codes, distinct_tests, feature_of, match_columns
 from boxqte.questions.decisions import attribute_groups
-from boxqte.repairing.trees import PER_NODE, is_symmetric, test_key
+from boxqte.repairing.trees import PER_NODE, is_symmetric, test_key, tests_any
 from boxqte.space.space import Space
 
 BoolArray = npt.NDArray[np.bool_]
@@ -167,7 +167,7 @@ class SensitiveTree:
 
 def sensitive_trees(ensemble: TreeEnsemble, features: frozenset[int], everything: Reached) -> Iterator[SensitiveTree]:
     """The trees that test one of the features, with what blinding them does to each of their nodes."""
-    tests = (ensemble.test != Test.LEAF) & np.isin(ensemble.feature, list(features))
+    tests = tests_any(ensemble, features)
     owner = ensemble.tree_of_node()
     for t in np.unique(owner[tests]).tolist():
         root = int(ensemble.roots[t])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from boxqte.auditing.findings import Blamed
 from boxqte.basics.numbers import CELL, PHRASE, Style, number_text
 from boxqte.report.text import table_text
 
@@ -28,37 +29,50 @@ def blame_text(table: Any, top: int | None = None) -> str:
     two numbers are certain bounds, one number is certain to the digits shown
     """
     facts = table.attrs
-    names = " or ".join(facts["sensitive"])
-    if not len(table):
-        return f"none of the {facts['trees']} trees tests {names}: there is nothing to blame"
-    has_loss = facts["log_loss"] is not None
-    rows = [("blinded", "unfair mass removed", "of all of it", "measure then", *(["log-loss"] if has_loss else []))]
     trees = table.loc[table["split"] == "", "tree"].tolist()
-    shown = set(trees[:top])
-    alone = {line["tree"]: _name(line).strip() for line in table.to_dict("records") if line["split"]}
-    alone = {
-        t: text for t, text in alone.items() if (table["tree"] == t).sum() == 2
-    }  # a tree and its only split are one
-    for line in table.to_dict("records"):
-        if line["tree"] in shown and not (line["split"] and line["tree"] in alone):
-            line = {**line, "only": alone.get(line["tree"])}
-            rows.append((_name(line), *_numbers(line, facts), *([_loss(line)] if has_loss else [])))
+    if not trees:
+        return sentences(table)[0]
+    rows: list[tuple[str, ...]] = [("blinded", "unfair mass removed", "of all of it", "measure then")]
+    has_loss = facts["log_loss"] is not None
+    rows = [(*rows[0], "log-loss")] if has_loss else rows
+    for line in blamed(table, top):
+        named = f"  {line.name}" if line.is_split else line.name
+        rows.append((named, line.removed, line.share, line.measure, *([line.loss] if has_loss else [])))
     said = [table_text(rows)]
-    if len(shown) < len(trees):
-        said.append(f"... and {len(trees) - len(shown)} more trees")
-    return "\n".join([*said, *_sentences(table, facts, names)])
+    if top is not None and top < len(trees):
+        said.append(f"... and {len(trees) - top} more trees")
+    return "\n".join([*said, *sentences(table)])
+
+
+def blamed(table: Any, top: int | None = None) -> list[Blamed]:
+    """The lines to show, of the first trees; a tree and its only split are one."""
+    facts = table.attrs
+    records = table.to_dict("records")
+    shown = set(table.loc[table["split"] == "", "tree"].tolist()[:top])
+    splits: dict[int, list[str]] = {}
+    for line in records:
+        if line["split"]:
+            splits.setdefault(line["tree"], []).append(_name(line))
+    found = []
+    for line in records:
+        own = splits.get(line["tree"], [])
+        if line["tree"] not in shown or (line["split"] and len(own) == 1):
+            continue
+        name = _name(line) if line["split"] or len(own) != 1 else f"{_name(line)}: {own[0]}"
+        loss = "" if facts["log_loss"] is None else f"{line['log_loss']:+.6f}"
+        found.append(Blamed(name, *_numbers(line, facts), loss, bool(line["split"])))
+    return found
 
 
 def _name(line: dict[str, Any]) -> str:
     if line["split"] == "":
-        splits = f" ({line['splits']} splits)" if line["splits"] > 1 else ""
-        return f"tree {line['tree']}{splits}" + (f": {line['only']}" if line.get("only") else "")
-    return f"  {line['split']}" + (
+        return f"tree {line['tree']}" + (f" ({line['splits']} splits)" if line["splits"] > 1 else "")
+    return f"{line['split']}" + (
         "" if line["node"] is None or line["node"] != line["node"] else f" (node {line['node']})"
     )
 
 
-def _numbers(line: dict[str, Any], facts: Any) -> tuple[str, ...]:
+def _numbers(line: dict[str, Any], facts: Any) -> tuple[str, str, str]:
     if line["status"] == "not searched":
         return "not searched", "", ""
     removed = _signed(line["removed_lower"], line["removed_upper"])
@@ -97,11 +111,12 @@ def _signed(low: float, high: float, style: Style = CELL) -> str:
     return number_text(low, high, style)
 
 
-def _loss(line: dict[str, Any]) -> str:
-    return f"{line['log_loss']:+.6f}"
-
-
-def _sentences(table: Any, facts: Any, names: str) -> list[str]:
+def sentences(table: Any) -> list[str]:
+    """Whether it is one of the trees or all, and what the numbers are."""
+    facts = table.attrs
+    names = " or ".join(facts["sensitive"])
+    if not len(table):
+        return [f"none of the {facts['trees']} trees tests {names}: there is nothing to blame"]
     whole = table[table["split"] == ""]
     said = f"{len(whole)} of {facts['trees']} trees test {names}"
     first = whole.iloc[0].to_dict()

@@ -130,7 +130,9 @@ def write_back(
     except ModelError as error:
         raise ModelError(f"{name}: {error}") from None
     again = _read_again(source, output, allow_pickle, threshold)
-    if threshold is not None and meant.link != "mean":  # a threshold on a number moves the base by what leaves can add up to
+    if (
+        threshold is not None and meant.link != "mean"
+    ):  # a threshold on a number moves the base by what leaves can add up to
         meant = replace(meant, base=again.ensemble.base)
     rule = imported.ensemble.decision
     if rule is not None and again.ensemble.decision is None:

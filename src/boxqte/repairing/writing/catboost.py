@@ -24,7 +24,7 @@ from boxqte.models.ensemble import Missing, Test, TreeEnsemble
 from boxqte.models.importers.catboost import CBM, MAX_TREE_DEPTH, Features, exported, parse
 from boxqte.models.importers.catboost_cbm import exported_cbm
 from boxqte.models.importers.structure import read_bytes
-from boxqte.repairing.writing.shapes import key_of
+from boxqte.repairing.trees import test_key
 
 Floats = npt.NDArray[np.float64]
 Key = tuple[object, ...]
@@ -97,14 +97,20 @@ def _entries(trees: Sequence[Any], features: Features) -> dict[Key, Any]:
         for entry in [*([node["split"]] if "split" in node else []), *(node.get("splits") or [])]:
             split = features.splits[entry["split_index"]][1]
             assert not isinstance(split, str)  # the importer has read the trees
-            codes = frozenset(split.codes)
-            key = (split.column, int(split.test), split.border, split.nan_goes_left, int(Missing.DEFAULT), codes)
+            asks = frozenset(split.codes) if split.test == Test.IN_SET else split.border
+            key = (
+                split.column,
+                int(split.test),
+                int(Missing.DEFAULT),
+                int(split.nan_goes_left),
+                asks,
+            )  # as test_key has it
             found.setdefault(key, entry)
     return found
 
 
 def _entry(edited: TreeEnsemble, node: int, entries: Mapping[Key, Any]) -> Any:
-    entry = entries.get(key_of(edited, node))
+    entry = entries.get(test_key(edited, node))
     if entry is None:
         column = edited.feature_names[int(edited.feature[node])]
         raise ModelError(f"a split of column '{column}' is none of the model's own splits; CatBoost has a list of them")

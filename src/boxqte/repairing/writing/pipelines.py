@@ -10,7 +10,8 @@ import numpy as np
 
 from boxqte.errors import ModelError
 from boxqte.models.ensemble import EnsembleBuilder, Test, TreeEnsemble
-from boxqte.repairing.writing.shapes import key_of, with_trees
+from boxqte.repairing.trees import test_key
+from boxqte.repairing.writing.shapes import with_trees
 
 
 def over_inner(outer: TreeEnsemble, inner: TreeEnsemble, edited: TreeEnsemble, origins: list[int]) -> TreeEnsemble:
@@ -71,11 +72,11 @@ class _Correspondence:
             if key in self.by_origin:  # a test of several intervals became several
                 self.several.add(key)
             self.by_origin[key] = own, flipped
-            self.by_test.setdefault(key_of(outer, node), (own, flipped))
+            self.by_test.setdefault(test_key(outer, node), (own, flipped))
 
     def of(self, edited: TreeEnsemble, node: int, tree: int) -> tuple[int, bool]:
         number = int(edited.node_id[node])
-        found = self.by_origin.get((tree, number)) if number >= 0 else self.by_test.get(key_of(edited, node))
+        found = self.by_origin.get((tree, number)) if number >= 0 else self.by_test.get(test_key(edited, node))
         if found is None or (tree, number) in self.several:
             column = edited.feature_names[int(edited.feature[node])]
             raise ModelError(

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte.models.ensemble import EnsembleBuilder, Test, TreeEnsemble
+from boxqte.repairing.trees import test_key
 
 Array = npt.NDArray[np.int64]
 
@@ -133,7 +134,7 @@ def first_other_answer(one: TreeEnsemble, other: TreeEnsemble) -> str | None:
             here, there = _led(one, here, answers), _led(other, there, answers)
             for ensemble, node in ((one, here), (other, there)):
                 if ensemble.test[node] != Test.LEAF:
-                    key = key_of(ensemble, node)
+                    key = test_key(ensemble, node)
                     waiting += [(here, there, {**answers, key: answer}) for answer in (True, False)]
                     break
             else:
@@ -143,12 +144,6 @@ def first_other_answer(one: TreeEnsemble, other: TreeEnsemble) -> str | None:
 
 
 def _led(ensemble: TreeEnsemble, node: int, answers: dict[tuple[object, ...], bool]) -> int:
-    while ensemble.test[node] != Test.LEAF and (key := key_of(ensemble, node)) in answers:
+    while ensemble.test[node] != Test.LEAF and (key := test_key(ensemble, node)) in answers:
         node = int((ensemble.left if answers[key] else ensemble.right)[node])
     return node
-
-
-def key_of(ensemble: TreeEnsemble, node: int) -> tuple[object, ...]:
-    """All that a node's test is."""
-    return (int(ensemble.feature[node]), int(ensemble.test[node]), float(ensemble.threshold[node]),
-            bool(ensemble.default_left[node]), int(ensemble.missing[node]), ensemble.set_of(node))  # fmt: skip
