@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
+from boxqte.answers.verdict import Verdict
 from boxqte.engines.protocol import Status
 from boxqte.errors import EngineError
 from boxqte.models.ensemble import TreeEnsemble
@@ -58,7 +59,7 @@ def repaired(
         )
         for level, goals in asked:
             shop.best = None
-            found = worker.reached(goals)
+            found = _as_it_is(original, goals) or worker.reached(goals)
             candidate = found or shop.best or original
             outcomes.append(Outcome(level, candidate, found is not None))
     except (StoppedError, KeyboardInterrupt) as stop:
@@ -68,6 +69,14 @@ def repaired(
         best = shop.best or original
         outcomes.append(Outcome(level, best, best is not original and best.met, why))
     return outcomes
+
+
+def _as_it_is(original: Candidate, goals: Sequence[Goal]) -> Candidate | None:
+    """The original, for a level of a path that it meets already."""
+    if any(m.lower is None or m.lower < goal.at_least for m, goal in zip(original.measures, goals)):
+        return None
+    kept = tuple(replace(m, goal=goal, verdict=Verdict.HOLDS) for m, goal in zip(original.measures, goals))
+    return replace(original, measures=kept)
 
 
 def _at(goals: Sequence[Goal], level: Fraction) -> tuple[Goal, ...]:

@@ -287,17 +287,16 @@ def repair_model(order: Order) -> Repair:
     judge = _Judge(shop, order, T[judged_inside], y[judged_inside], judged_inside)
     shop.say(method, "measuring the model as it is")
     before = judge.measures(imported, order.goals)
-    original = Candidate(Unwritten(imported), before, Fraction(0), 0, "none")
+    original = Candidate(shop.written(shop.ensemble), before, Fraction(0), 0, "none")
     if any(m.status is Status.INTERRUPTED for m in before):
         outcomes = [Outcome(None, original, False, Status.INTERRUPTED)]
         shop.stopped = Status.INTERRUPTED
     elif order.levels is None and all_met(before):
-        written = shop.written(shop.ensemble)
-        outcomes = [Outcome(None, Candidate(written, before, Fraction(0), 0, "none"), True)]
+        outcomes = [Outcome(None, original, True)]
         notes.append("the model meets the requirement as it is: nothing is changed")
     else:
         outcomes = repaired(shop, method, original, order.levels)
-    return judge.report(outcomes, before, method, notes, clock)
+    return judge.report(outcomes, original, method, notes, clock)
 
 
 def _outside(inside: BoolArray, what: str) -> list[str]:
@@ -361,7 +360,7 @@ class _Judge:
     def report(
         self,
         outcomes: Sequence[Outcome],
-        before: tuple[Measured, ...],
+        original: Candidate,
         method: str,
         notes: list[str],
         clock: TimeBudget,
@@ -378,7 +377,7 @@ class _Judge:
             newer = self.measures(model, goals)
             after = tuple(_better(one, two) for one, two in zip(after, newer)) if len(newer) == len(after) else after
         changed = None
-        if not interrupted and model is not order.imported:
+        if not interrupted and model is not original.written.imported:
             shop.say(method, "measuring which decisions have changed")
             limit = order.changed_seconds
             if clock.seconds is not None:
@@ -393,7 +392,7 @@ class _Judge:
             method=outcomes[-1].candidate.method or method,
             goals=tuple(m.goal for m in after) or order.goals,
             source=order.imported.source,
-            before=before,
+            before=original.measures,
             after=after,
             quality_before=quality(self.own, self.y),
             quality_after=last.quality,
