@@ -45,6 +45,7 @@ def tried(what: str, prop: Property, folder: Path) -> None:
             "pairs": lambda: asked(prop).pairs(),
             "restrict": lambda: asked(prop).restrict("age < 50"),
             "profile": lambda: asked(prop).profile("age"),
+            "blame": lambda: asked(prop).blame(people, "granted", splits=False),
             "check (rows)": lambda: boxqte.check(MODEL, Space.load(SPACE), prop, people),
             "empirical": lambda: boxqte.empirical(MODEL, Space.load(SPACE), prop, people),
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from boxqte.errors import ModelError
 from boxqte.models.ensemble import TreeEnsemble
 from boxqte.models.importers import load_model
+from boxqte.repairing.trees import joined
 from boxqte.repairing.writing import write_back
 from tests.conformance.suite import assert_conforms
 from tests.models.test_importer_lightgbm import KINDS, SMALL, booster, data
@@ -111,3 +113,18 @@ def test_the_json_of_dump_model_is_refused_by_name(tmp_path: Path) -> None:
     imported = load_model(path)
     with pytest.raises(ModelError, match=r"dump.json: the JSON of dump_model is not what LightGBM loads"):
         write_back(path, imported, imported.ensemble)
+
+
+def test_a_forest_keeps_its_number_of_trees() -> None:
+    model = booster("random forest of four")
+    imported = load_model(model)
+    doubled = joined(imported.ensemble, imported.ensemble)
+    with pytest.raises(ModelError, match="a forest divides by its number of trees, so that number cannot change"):
+        write_back(model, imported, doubled, origins=[0, 0, 1, 1, 2, 2, 3, 3])
+    boosted = booster("missing as NaN")
+    imported = load_model(boosted)
+    doubled = joined(imported.ensemble, imported.ensemble)
+    order = np.argsort([0, 1, 2, 3] * 2, kind="stable")
+    doubled = replace(doubled, roots=doubled.roots[order])
+    written = write_back(boosted, imported, doubled, origins=[0, 0, 1, 1, 2, 2, 3, 3])
+    assert written.model.num_trees() == 8

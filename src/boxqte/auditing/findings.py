@@ -104,6 +104,18 @@ class Pair:
 
 
 @dataclass(frozen=True)
+class Blamed:
+    """A tree, or a split, that tests a sensitive attribute, and what blinding it does: texts, as they are shown."""
+
+    name: str
+    removed: str
+    share: str
+    measure: str
+    loss: str
+    is_split: bool
+
+
+@dataclass(frozen=True)
 class Findings:
     """All of it for one result; a part that could not be made is empty, and `notes` says why."""
 
@@ -114,6 +126,9 @@ class Findings:
     notes: tuple[str, ...] = ()
     complete: bool = True
     """Whether the regions hold all counterexamples."""
+    blamed: tuple[Blamed, ...] = ()
+    blame: tuple[str, ...] = ()
+    """What the table of the trees says, in sentences."""
 
     def trimmed(self, extent: Extent) -> Findings:
         """At most as much of everything as the extent says."""
@@ -124,6 +139,8 @@ class Findings:
             tuple(_trimmed_pair(pair, extent) for pair in self.pairs[: extent.pairs]),
             self.notes,
             self.complete,
+            tuple(replace(line, name=extent.text(line.name)) for line in self.blamed[: 2 * extent.rules]),
+            self.blame,
         )
 
 

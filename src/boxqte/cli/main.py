@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from boxqte._version import __version__
 from boxqte.cli import (
     audit,
+    blame,
     certify,
     completion,
     empirical,
@@ -162,7 +163,7 @@ def make_parser() -> argparse.ArgumentParser:
     demo.set_defaults(run=_demo)
     engines = commands.add_parser("engines", help="the engines and their options", description="The engines.")
     engines.set_defaults(run=_engines)
-    for command in (regions, sample, verify, rows):
+    for command in (regions, blame, sample, verify, rows):
         command.add_parser(commands)
     gate.add_parser(commands)
     repair.add_parser(commands)

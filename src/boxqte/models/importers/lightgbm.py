@@ -129,10 +129,10 @@ def load(source: Any, *, allow_pickle: bool, trees: Trees | None = None) -> Impo
     model = _imported(ensemble, name, lambda: booster, text, held)
     if not hasattr(source, "decision_function"):  # since LightGBM 4.7
         return model
-    return replace(model, margin=_native(lambda: booster, ensemble, raw_score=True), margin_unit=_unit(text))
+    return replace(model, margin=_native(lambda: booster, ensemble, raw_score=True), margin_unit=unit(text))
 
 
-def _unit(text: str) -> Fraction:
+def unit(text: str) -> Fraction:
     """What a raw score is multiplied by to be the margin."""
     written = SIGMOID.search(text)
     return Fraction(written[1]) if written else Fraction(1)
@@ -143,8 +143,8 @@ def _imported(
 ) -> ImportedModel:
     """The model with LightGBM's own predictions."""
     scores = booster and _native(booster, ensemble)
-    unit, scored = float(_unit(text)), booster and _native(booster, ensemble, raw_score=True)
-    raw = scored and (lambda rows: unit * scored(rows))
+    of_one, scored = float(unit(text)), booster and _native(booster, ensemble, raw_score=True)
+    raw = scored and (lambda rows: of_one * scored(rows))
     kept: dict[str, Any] = {"raw": raw, "trees_in_file": held, "monotone": _declared(text, ensemble, name)}
     if not ensemble.predicts_classes:
         objective = text.partition("\nobjective=")[2].partition("\n")[0]

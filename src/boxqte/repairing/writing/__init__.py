@@ -20,11 +20,13 @@ from boxqte.models.decision import Threshold
 from boxqte.models.ensemble import TreeEnsemble
 from boxqte.models.imported import ImportedModel
 from boxqte.models.importers import decided, load_model
+from boxqte.models.importers.archives import is_archive
 from boxqte.models.importers.structure import type_name
-from boxqte.repairing.writing import lightgbm, xgboost
-from boxqte.repairing.writing.shapes import first_difference
+from boxqte.repairing.writing import catboost, lightgbm, sklearn, xgboost
+from boxqte.repairing.writing.objects import ObjectOutput, changed_object, is_object_file, library_of, object_in
+from boxqte.repairing.writing.shapes import first_difference, first_other_answer
 
-WRITERS = {"xgboost": xgboost, "lightgbm": lightgbm}
+WRITERS: dict[str, Any] = {"xgboost": xgboost, "lightgbm": lightgbm, "catboost": catboost}
 ACCEPTED = "accepted are models of XGBoost, LightGBM, scikit-learn and CatBoost as they save them themselves"
 
 
@@ -71,7 +73,12 @@ def storable(imported: ImportedModel, values: npt.ArrayLike) -> npt.NDArray[np.f
     >>> storable(ImportedModel(replace(loan_ensemble(), library="xgboost"), "loan"), [0.1, 0.5]).tolist()
     [0.10000000149011612, 0.5]
     """
-    kept: npt.NDArray[np.float64] = _writer(imported).storable(np.asarray(values, np.float64))
+    found, library = np.asarray(values, np.float64), imported.ensemble.library
+    if library == "sklearn":
+        return sklearn.storable(found, imported.leaf_unit, imported.ensemble.link == "mean")
+    if library not in WRITERS:
+        raise ModelError(f"{imported.source}: a model of '{library}' cannot be written back; {ACCEPTED}")
+    kept: npt.NDArray[np.float64] = WRITERS[library].storable(found)
     return kept
 
 
@@ -118,25 +125,47 @@ def write_back(
             f"{name}: leaves with a value for each class cannot be written back; accepted is one value a leaf"
         )
     try:
-        output: Output = _writer(imported).written(source, edited, came)
+        meant = replace(edited, value=storable(imported, edited.value))
+        output = _output(source, imported.ensemble, edited, came, allow_pickle)
     except ModelError as error:
         raise ModelError(f"{name}: {error}") from None
     again = _read_again(source, output, allow_pickle, threshold)
+    if (
+        threshold is not None and meant.link != "mean"
+    ):  # a threshold on a number moves the base by what leaves can add up to
+        meant = replace(meant, base=again.ensemble.base)
     rule = imported.ensemble.decision
     if rule is not None and again.ensemble.decision is None:
         again = decided(again, rule)
-    meant = replace(edited, value=storable(imported, edited.value))
-    different = first_difference(meant, again.ensemble)
+    # Symmetric trees of CatBoost ask their splits in an order of their own.
+    compare = first_other_answer if meant.library == "catboost" else first_difference
+    different = compare(meant, again.ensemble)
     if different is not None:
         raise ModelError(f"{name}: as written it reads differently: {different}; please report this")
     return Written(again, output)
 
 
-def _writer(imported: ImportedModel) -> Any:
-    library = imported.ensemble.library
-    if library not in WRITERS:
-        raise ModelError(f"{imported.source}: a model of '{library}' cannot be written back; {ACCEPTED}")
-    return WRITERS[library]
+def _output(source: Any, own: TreeEnsemble, edited: TreeEnsemble, came: list[int], allow_pickle: bool) -> Output:
+    library = own.library
+    if not isinstance(source, Path):
+        library = library_of(source)
+        if library not in WRITERS:
+            return ObjectOutput(changed_object(source, own, edited, came))
+    elif (refused := _not_a_model_file(source)) is not None:
+        raise ModelError(refused)
+    elif is_object_file(source):
+        held = object_in(source, allow_pickle=allow_pickle)
+        return ObjectOutput(changed_object(held, own, edited, came), source)
+    output: Output = WRITERS[library].written(source, edited, came)
+    return output
+
+
+def _not_a_model_file(path: Path) -> str | None:
+    if path.is_dir():
+        return "a folder cannot be written back; give the model file in it"
+    if is_archive(path):
+        return "an archive cannot be written back; unpack it and give the model file"
+    return None
 
 
 def _origins(imported: ImportedModel, edited: TreeEnsemble, given: Sequence[int] | None) -> list[int]:

@@ -27,6 +27,7 @@ from boxqte.models.importers.lightgbm import (
     MISSING_SHIFT,
     around_zero,
     sections,
+    unit,
 )
 from boxqte.models.importers.structure import read_bytes
 from boxqte.repairing.writing.shapes import Shape, leaf_statistic, shapes
@@ -80,6 +81,8 @@ def written(source: Any, edited: TreeEnsemble, origins: Sequence[int]) -> LightG
     a_round = int(header["num_tree_per_iteration"])
     if a_round > 1 and list(origins) != list(range(len(origins))):
         raise ModelError("a model of several classes keeps its number of trees")
+    if "average_output" in header and edited.scale * len(origins) != unit(text) * a_round:
+        raise ModelError("a forest divides by its number of trees, so that number cannot change")
     tests = _Tests(trees)
     blocks = [
         _block(t, _fields(shape, edited, trees[origin], tests))

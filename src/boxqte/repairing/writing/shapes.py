@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from boxqte.models.ensemble import Test, TreeEnsemble
+from boxqte.models.ensemble import EnsembleBuilder, Test, TreeEnsemble
+from boxqte.repairing.trees import test_key
 
 Array = npt.NDArray[np.int64]
 
@@ -78,6 +79,20 @@ def leaf_statistic(
     return found
 
 
+def with_trees(ensemble: TreeEnsemble, builder: EnsembleBuilder) -> TreeEnsemble:
+    """The ensemble with other trees, and all else as it is."""
+    built = builder.build(
+        library=ensemble.library,
+        feature_names=ensemble.feature_names,
+        base=ensemble.base,
+        link=ensemble.link,
+        classes=ensemble.classes,
+    )
+    names = ("roots", "feature", "test", "threshold", "left", "right", "default_left", "missing", "set_start", "set_stop",
+             "set_codes", "value", "tree_output", "node_id")  # fmt: skip
+    return replace(ensemble, **{name: getattr(built, name) for name in names})
+
+
 def first_difference(one: TreeEnsemble, other: TreeEnsemble) -> str | None:
     """The first thing in which the trees of two ensembles differ, or None: nodes may be numbered differently."""
     if one.n_trees != other.n_trees:
@@ -106,3 +121,29 @@ def first_difference(one: TreeEnsemble, other: TreeEnsemble) -> str | None:
         there = np.concatenate([other.left[there], other.right[there]]).astype(np.int64)
         tree = np.concatenate([tree, tree])
     return None
+
+
+def first_other_answer(one: TreeEnsemble, other: TreeEnsemble) -> str | None:
+    """Where two ensembles lead the same answers to their tests to other values, whatever the order of the tests; or None."""
+    if one.n_trees != other.n_trees or one.base != other.base or one.factor != other.factor:
+        return first_difference(one, other)
+    for t, roots in enumerate(zip(one.roots.tolist(), other.roots.tolist())):
+        waiting: list[tuple[int, int, dict[tuple[object, ...], bool]]] = [(*roots, {})]
+        while waiting:
+            here, there, answers = waiting.pop()
+            here, there = _led(one, here, answers), _led(other, there, answers)
+            for ensemble, node in ((one, here), (other, there)):
+                if ensemble.test[node] != Test.LEAF:
+                    key = test_key(ensemble, node)
+                    waiting += [(here, there, {**answers, key: answer}) for answer in (True, False)]
+                    break
+            else:
+                if one.value[here].tolist() != other.value[there].tolist():
+                    return f"tree {t}: a leaf of {other.value[there].tolist()} in place of {one.value[here].tolist()}"
+    return None
+
+
+def _led(ensemble: TreeEnsemble, node: int, answers: dict[tuple[object, ...], bool]) -> int:
+    while ensemble.test[node] != Test.LEAF and (key := test_key(ensemble, node)) in answers:
+        node = int((ensemble.left if answers[key] else ensemble.right)[node])
+    return node
