@@ -55,6 +55,11 @@ def model() -> Any:
     return xgboost.XGBClassifier(n_estimators=12, max_depth=3, n_jobs=1).fit(TRAIN[INPUTS], TRAIN["granted"])
 
 
+def noisy() -> Any:
+    """A model that has learned the noise, so that it is far from robust."""
+    return xgboost.XGBClassifier(n_estimators=15, max_depth=4, n_jobs=1).fit(TRAIN[INPUTS], TRAIN["granted"])
+
+
 @pytest.fixture(scope="module")
 def file(model: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path: Path = tmp_path_factory.mktemp("repair") / "model.json"
@@ -155,10 +160,11 @@ def test_average_changes_no_decision_that_was_fair(model: Any) -> None:
 
 
 @pytest.mark.parametrize("prop", [Robustness("0.02"), Fairness("sex", "0.02")])
-def test_refit_reaches_a_requirement_with_a_tolerance(model: Any, prop: Any) -> None:
+def test_refit_reaches_a_requirement_with_a_tolerance(prop: Any) -> None:
+    model = noisy()
     before = quantify(model, SPACE, prop).value
     assert before is not None
-    level = Fraction(round(100 * (0.6 + 0.4 * before)), 100)
+    level = Fraction(round(1000 * (0.08 + 0.92 * before)), 1000)
     found = fixed(model, prop, level)
     assert found.method == "refit"
     assert found.met
@@ -273,20 +279,21 @@ def test_ctrl_c_returns_the_best_model_so_far(model: Any) -> None:
     assert found.met  # the fair end of the mixture was measured first
 
 
-def test_a_checkpoint_goes_on_where_it_was_and_refuses_another_repair(model: Any, tmp_path: Path) -> None:
+def test_a_checkpoint_goes_on_where_it_was_and_refuses_another_repair(tmp_path: Path) -> None:
     path = tmp_path / "state"
-    prop, level = Robustness("0.02"), "0.97"
+    model, prop = noisy(), Robustness("0.02")
+    level = Fraction(round(1000 * (0.08 + 0.92 * (quantify(model, SPACE, prop).value or 0))), 1000)
     whole = fixed(model, prop, level)
 
     def stop(step: Any) -> None:
-        if step.round >= 2:
+        if step.what == "measuring" and step.round == 1:
             raise KeyboardInterrupt
 
     fixed(model, prop, level, checkpoint=path, progress=stop)
     assert path.exists()
     rounds: list[int] = []
     found = fixed(model, prop, level, checkpoint=path, progress=lambda step: rounds.append(step.round))
-    assert 1 not in rounds[2:]
+    assert rounds[1] == 1  # round 1 is not drawn and fitted again
     assert found.written.imported.ensemble.fingerprint() == whole.written.imported.ensemble.fingerprint()
     with pytest.raises(CheckpointError, match="of another repair"):
         fixed(model, prop, "0.96", checkpoint=path)
@@ -367,7 +374,7 @@ def test_the_command_writes_the_model_and_the_report(file: Path, tmp_path: Path,
     assert report["after"][0]["lower"] == 1
     assert str(verify(tmp_path / "new.json", SPACE, Fairness("sex")).verdict) == "holds"
     code, _, _ = run(
-        capsys, "certify", tmp_path / "proof", "--model", tmp_path / "new.json", "--space", tmp_path / "space.json"
+        capsys, "certify", tmp_path / "proof", tmp_path / "new.json", "--space", tmp_path / "space.json"
     )
     assert code == 0
     code, out, _ = run(capsys, *base, "--sensitive", "sex", "--path", "0.95,1", "--csv", tmp_path / "path.csv")

@@ -45,7 +45,12 @@ def repair_text(found: Repair) -> str:
 def _method(found: Repair) -> str:
     said = f"{found.method}: {METHOD_WORDS.get(found.method, '')}"
     if found.share is not None and 0 < found.share < 1:
-        said += f"; mixed with the original, {found.share} of the repaired model"
+        whole = (
+            "the way to where the requirement is met"
+            if found.method == "refit"
+            else "the repaired model, the rest the original"
+        )
+        said += f"; {found.share} of {whole}"
     return said
 
 
