@@ -219,24 +219,28 @@ def others() -> Iterator[tuple[str, Any]]:
 
 
 def libraries(names: list[str], where: Path) -> None:
-    """adult sex to .99: same predictions in the library, and Monte Carlo through its own predict."""
+    """adult sex: same predictions in the library, and Monte Carlo through its own predict."""
     train, test, space, label = rows("adult", 0)
-    table(f"model | measure | {HEAD} | met | its own predict | Monte Carlo | CPU s | s")
+    inputs = test.drop(columns=label)
+    table(f"model | at least | measure | {HEAD} | met | its own predict | Monte Carlo | CPU s | s")
     for name, model in others():
         fitted = model.fit(train.drop(columns=label), train[label])
-        cpu, wall = time.process_time(), time.perf_counter()
-        try:
-            found = repair(fitted, train, Fairness("sex"), "0.99", label=label, space=space, test=test)
-        except boxqte.BoxQTEError as error:
-            print(f"| {name} | {error} |", flush=True)
-            continue
-        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-        inputs = test.drop(columns=label)
-        ours = load_model(found.model).ensemble.predict(inputs.to_numpy(float))
-        differ = int((np.asarray(found.model.predict(inputs)).ravel().astype(int) != ours).sum())
-        drawn = monte_carlo(found.model, space, inputs.columns.tolist(), "sex", 200_000)
-        line(name, measures(found), cost(found), "yes" if found.met else "NO", f"{differ} of {len(inputs)} differ",
-             f"{drawn:.4f}", f"{cpu:.1f}", f"{wall:.1f}")  # fmt: skip
+        for level in ("0.99", "0.999", "1"):
+            cpu, wall = time.process_time(), time.perf_counter()
+            try:
+                found = repair(fitted, train, Fairness("sex"), level, label=label, space=space, test=test)
+            except boxqte.BoxQTEError as error:
+                line(name, level, str(error))
+                continue
+            cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+            if found.method == "none":
+                line(name, level, measures(found), "meets it as it is")
+                continue
+            ours = load_model(found.model).ensemble.predict(inputs.to_numpy(float))
+            differ = int((np.asarray(found.model.predict(inputs)).ravel().astype(int) != ours).sum())
+            drawn = monte_carlo(found.model, space, inputs.columns.tolist(), "sex", 200_000)
+            line(name, level, measures(found), cost(found), "yes" if found.met else "NO",
+                 f"{differ} of {len(inputs)} differ", f"{drawn:.4f}", f"{cpu:.1f}", f"{wall:.1f}")  # fmt: skip
 
 
 def monte_carlo(model: Any, space: Space, columns: list[str], sensitive: str, n: int) -> float:
