@@ -58,7 +58,8 @@ def _method(found: Repair) -> str:
 
 def _verdict(found: Repair) -> str:
     if found.met:
-        return "met, by exact measurement of the model as saved and read again"
+        early = f"; stopped by {found.stopped}: less change may be enough" if found.stopped is not None else ""
+        return f"met, by exact measurement of the model as saved and read again{early}"
     why = f"; stopped by {found.stopped}" if found.stopped is not None else ""
     return f"NOT met{why}; this is the best model so far"
 
