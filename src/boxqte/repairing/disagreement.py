@@ -44,15 +44,17 @@ def disagreement(before: ImportedModel, after: ImportedModel, space: Space, aski
 
 def _with_which(space: Space, name: str) -> Space:
     which = Attribute.integer(name, 0, 1)
-    if space.components:
-        parts = [Component(part.weight, (*part.attributes, which)) for part in space.components]
-        return Space((*space.attributes, which), label=space.label, components=parts)
-    return Space((*space.attributes, which), label=space.label)
+    parts = [Component(part.weight, (*part.attributes, which)) for part in space.components]
+    kept = {"label": space.label, "sensitive": space.sensitive, "rules": space.rules}
+    return Space((*space.attributes, which), components=parts, **kept)
 
 
 def _combined(before: TreeEnsemble, after: TreeEnsemble, space: Space, name: str) -> TreeEnsemble:
     """Tree by tree: that of the first model where `name` is 0, of the second where it is 1; equal trees once."""
-    names = [before.own_name(space.attributes[at].columns[column]) for at, column in match_columns(before, space, space.names)]
+    names = [
+        before.own_name(space.attributes[at].columns[column])
+        for at, column in match_columns(before, space, space.names)
+    ]
     builder = EnsembleBuilder()
     trees = max(before.n_trees, after.n_trees)
     for t in range(trees):
