@@ -222,8 +222,8 @@ def test_hot_spots_have_the_densities_of_their_restrictions() -> None:
 
 
 def test_a_report_lists_the_rules() -> None:
-    found = audit(loan_ensemble(), space=loan_space(), rules=RULES, sensitive="race", robustness=0, time_limit=20)
-    page = html.unescape(found.to_html(time_limit=5))
+    found = audit(loan_ensemble(), space=loan_space(), rules=RULES, sensitive="race", robustness=0, time_limit=10)
+    page = html.unescape(found.to_html(time_limit=2))
     for rule in RULES:
         assert f"rule: {rule}" in page
     assert "of the space; all shares are of the rest" in page
