@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import random
 from fractions import Fraction
@@ -218,3 +219,11 @@ def test_hot_spots_have_the_densities_of_their_restrictions() -> None:
             inside = result.restrict(row["rule"])
             assert row["density_lower"] - 1e-6 <= inside.counterexample.upper
             assert inside.counterexample.lower <= row["density_upper"] + 1e-6
+
+
+def test_a_report_lists_the_rules() -> None:
+    found = audit(loan_ensemble(), space=loan_space(), rules=RULES, sensitive="race", robustness=0, time_limit=10)
+    page = html.unescape(found.to_html(time_limit=2))
+    for rule in RULES:
+        assert f"rule: {rule}" in page
+    assert "of the space; all shares are of the rest" in page

@@ -108,8 +108,11 @@ def world_sentences(space: Space, population: Population | None, rows: Empirical
         )
     if rows is not None:
         some = f"; {rows.drawn:,} of them, drawn at random, were decided" if rows.drawn is not None else ""
+        those = f"{rows.rows:,} rows as they are"
+        if rows.forbidden:
+            those = f"{rows.rows - rows.outside:,} of {rows.rows:,} rows that lie in the space and that no rule forbids"
         said[ROWS] = (
-            f"how often does it happen in the data itself? The {rows.rows:,} rows as they are{some}; the interval is for "
+            f"how often does it happen in the data itself? The {those}{some}; the interval is for "
             f"the people behind them, with confidence {rows.confidence}."
         )
     return said

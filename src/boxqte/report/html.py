@@ -337,5 +337,10 @@ def _space(space: Space, audit: Audit | None, extent: Extent) -> SpacePart:
     if audit is not None and audit.inference is not None:
         why = {d.name: d.why for d in audit.inference.decisions}
         notes = [extent.text(note) for note in audit.inference.notes[: extent.space]]
+    else:
+        notes = [extent.text(f"rule: {rule}") for rule in space.rules[: extent.space]]
+    if space.rules:
+        share = 1 - space.allowed
+        notes.append(f"the rules forbid {number_text(share, share, SENTENCE)} of the space; all shares are of the rest")
     shown = [(a, extent.text(describe_domain(a))) for a in list(space)[: extent.space]]
     return SpacePart(shown, why, notes, len(space) - len(shown), space.count())
