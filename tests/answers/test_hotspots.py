@@ -127,21 +127,21 @@ def check(problem: Problem, **asked: Any) -> int:
 
 def test_hot_spots_equal_the_oracle() -> None:
     rng = random.Random("hot spots")
-    assert sum(check(random_problem(rng, eps=False, robustness=False, max_pieces=150)) for _ in range(60)) > 10
+    assert sum(check(random_problem(rng, eps=False, robustness=False, max_pieces=150)) for _ in range(40)) > 8
 
 
 def test_hot_spots_with_tolerance_equal_the_oracle() -> None:
     rng = random.Random("hot spots eps")
-    assert sum(check(random_problem(rng, max_pieces=100, max_pairs=10_000), top=3) for _ in range(30)) > 3
+    assert sum(check(random_problem(rng, max_pieces=100, max_pairs=10_000), top=3) for _ in range(20)) > 3
 
 
 def test_hot_spots_of_mixtures_equal_the_oracle() -> None:
     rng = random.Random("hot spots of mixtures")
-    assert sum(check(random_mixture(rng, max_pieces=80, max_pairs=5_000), top=3) for _ in range(30)) > 3
+    assert sum(check(random_mixture(rng, max_pieces=80, max_pairs=5_000), top=3) for _ in range(20)) > 3
 
 
 def test_hot_spots_of_many_classes_equal_the_oracle() -> None:
-    assert sum(check(random_class_problem(seed, max_pieces=80, max_pairs=5_000), top=3) for seed in range(30)) > 2
+    assert sum(check(random_class_problem(seed, max_pieces=80, max_pairs=5_000), top=3) for seed in range(20)) > 1
 
 
 @pytest.mark.slow
