@@ -36,7 +36,7 @@ test-slow: $(VENV)/.developing ## the tests that take minutes
 # ONLY selects by name (pytest -k). The part for continuous integration has every kernel, in about a minute.
 SANITIZED := engines/test_box engines/test_box_tolerance engines/test_box_dense engines/test_point engines/test_many_classes \
   engines/test_inside engines/test_sample engines/test_point_partners engines/test_draw_partners answers/test_samples \
-  answers/test_samples_partners answers/test_verify
+  answers/test_samples_partners answers/test_verify engines/test_forbidden answers/test_forbidden
 ONLY ?= test
 test-sanitized: $(VENV)/.developing ## random problems against the oracle, under address and undefined-behaviour sanitizers
 	@command -v g++ >/dev/null || { echo "make: test-sanitized needs g++ on the PATH: install g++ and its sanitizers" >&2; exit 1; }
@@ -48,7 +48,7 @@ test-sanitized: $(VENV)/.developing ## random problems against the oracle, under
 	  $(SANITIZED:%=tests/%.py)
 
 # Of every kernel some: both searches, bounds inside open boxes, points, many classes, samples, verify.
-PART := random_problems or odd_options or wide or few_bits or too_large or oracle_says or counterexamples or each_box or verdicts
+PART := random_problems or odd_options or wide or few_bits or too_large or oracle_says or counterexamples or each_box or verdicts or random_rules
 sanitized-part: ## the part of test-sanitized that continuous integration runs
 	@$(MAKE) --no-print-directory test-sanitized ONLY="$(PART)"
 

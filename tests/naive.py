@@ -26,6 +26,7 @@ from boxqte.models.ensemble import TreeEnsemble
 from boxqte.questions.properties import Property
 from boxqte.space.attributes import Attribute
 from boxqte.space.space import Space
+from tests.naive_rules import NaiveRules
 
 LEAF, LESS_F32, AT_MOST_F32, AT_MOST_F64, IN_SET = range(5)
 DEFAULT, AS_ZERO, WITH_ZERO, ZERO_EXACT = range(4)
@@ -41,11 +42,13 @@ Point = dict[str, Value]
 
 @dataclass(frozen=True)
 class NaiveAnswer:
-    """The masses |X_kappa| and |X_unfair|, and M = 1 - |X_unfair| / |X_kappa|; M is None if nothing is confident."""
+    """The masses |X_kappa| and |X_unfair| among the inputs that no rule forbids, and M = 1 - |X_unfair| / |X_kappa|; M is
+    None if nothing is confident."""
 
     confident: Fraction
     counterexample: Fraction
     measure: Fraction | None
+    forbidden: Fraction = ZERO
 
 
 @dataclass(frozen=True)
@@ -86,19 +89,25 @@ class NaiveRow:
 def naive_quantify(ensemble: TreeEnsemble, space: Space, property: Property, *, by_cell: bool = True) -> NaiveAnswer:
     """The measure by enumeration. `by_cell=False` evaluates the trees anew for every single x' (slow)."""
     oracle = Oracle(ensemble, space, property, by_cell)
-    total = confident = counterexample = ZERO
+    total = forbidden = confident = counterexample = ZERO
     for pieces in oracle.products_of_pieces():
         mass = oracle.mass(pieces)
         total += mass
         if not mass:
             continue  # a point of mass 0 exists as an x', which `witnesses` sees to; as an x it adds nothing
         x = oracle.representative(pieces)
+        forbidden += ZERO if oracle.rules.allowed(x) else mass
         if oracle.is_confident(x):
             confident += mass
             if any(True for _ in oracle.witnesses(x)):
                 counterexample += mass
     assert total == 1, f"the masses of the pieces sum to {total}"
-    return NaiveAnswer(confident, counterexample, 1 - counterexample / confident if confident else None)
+    return naive_answer(confident, counterexample, forbidden)
+
+
+def naive_answer(confident: Fraction, counterexample: Fraction, forbidden: Fraction) -> NaiveAnswer:
+    measure = 1 - counterexample / confident if confident else None
+    return NaiveAnswer(confident / (1 - forbidden), counterexample / (1 - forbidden), measure, forbidden)
 
 
 def naive_rows(ensemble: TreeEnsemble, space: Space, property: Property) -> Iterator[NaiveRow]:
@@ -279,6 +288,7 @@ class Oracle:
     def __init__(self, ensemble: TreeEnsemble, space: Space, property: Property, by_cell: bool = True):
         self.ensemble, self.space, self.property = ensemble, space, property
         self.model = Model(ensemble, space)
+        self.rules = NaiveRules(space)
         self.sensitive = [a for a in space.attributes if a.name in property.sensitive]
         self.others = [a for a in space.attributes if a.name not in property.sensitive]
         self.by_cell = by_cell
@@ -289,21 +299,31 @@ class Oracle:
         return self.model.margin(x)
 
     def class_of(self, x: Point) -> int | None:
+        """The class of x; an input that is forbidden has none."""
+        if not self.rules.allowed(x):
+            return None
         return naive_class(self.ensemble, self.property, self.margin(x), naive_threshold(self.ensemble, x))
 
     def is_confident(self, x: Point) -> bool:
+        if not self.rules.allowed(x):
+            return False
         return naive_confident(self.ensemble, self.property, self.margin(x), naive_threshold(self.ensemble, x))
 
     def pieces(self, attribute: Attribute) -> list[Piece]:
         """The pieces of the attribute on which nothing changes, neither the class nor the set of reachable pieces."""
         if attribute.kind != "real":
             return finite_pieces(attribute)
-        points = self.model.critical_points(attribute)
+        points = self.critical_points(attribute)
         if attribute not in self.sensitive:
             eps = naive_tolerance(self.property, attribute)
             shifted = [p + shift for p in points for shift in (-eps, eps)]
             points = sorted({p for p in points + shifted if attribute.low <= p <= attribute.high})
         return real_pieces(attribute, points)
+
+    def critical_points(self, attribute: Attribute) -> list[Fraction]:
+        """Where the model's tests and the rules can change along a real attribute."""
+        ruled = [p for p in self.rules.points(attribute) if attribute.low <= p <= attribute.high]
+        return sorted({*self.model.critical_points(attribute), *ruled})
 
     def products_of_pieces(self) -> Iterator[dict[str, Piece]]:
         names = [a.name for a in self.space.attributes]
@@ -374,7 +394,7 @@ class Oracle:
         if attribute.kind != "real":
             return list(enumerate(piece.value for piece in finite_pieces(attribute)))
         found: list[tuple[Any, Value]] = []
-        for cell, piece in enumerate(real_pieces(attribute, self.model.critical_points(attribute))):
+        for cell, piece in enumerate(real_pieces(attribute, self.critical_points(attribute))):
             if piece.is_interval:
                 third = (piece.high - piece.low) / 3
                 found += [(cell, piece.low + third), (cell, piece.high - third)]
@@ -395,7 +415,7 @@ class Oracle:
                 if close:
                     found.append((cell, piece.value))
             return found
-        for cell, piece in enumerate(real_pieces(attribute, self.model.critical_points(attribute))):
+        for cell, piece in enumerate(real_pieces(attribute, self.critical_points(attribute))):
             if piece.value is MISSING or value is MISSING:
                 if piece.value is MISSING and value is MISSING:
                     found.append((cell, MISSING))

@@ -17,7 +17,8 @@ from boxqte.models.ensemble import TreeEnsemble
 from boxqte.questions.properties import Property
 from boxqte.space.attributes import Attribute
 from boxqte.space.space import Space
-from tests.naive import ZERO, Model, NaiveAnswer, NaiveRow, Oracle, Piece, Point
+from tests.naive import ZERO, Model, NaiveAnswer, NaiveRow, Oracle, Piece, Point, naive_answer
+from tests.naive_rules import NaiveRules
 from tests.strategies import Problem, random_problem
 
 ONE = Fraction(1)
@@ -51,13 +52,16 @@ class ClassOracle(Oracle):
     def __init__(self, ensemble: TreeEnsemble, space: Space, property: Property):
         self.ensemble, self.space, self.property = ensemble, space, property
         self.model = ClassModel(ensemble, space)  # type: ignore[assignment]
+        self.rules = NaiveRules(space)
         self.sensitive = [a for a in space.attributes if a.name in property.sensitive]
         self.others = [a for a in space.attributes if a.name not in property.sensitive]
         self.by_cell = True
         self._classes: dict = {}
         self._near: dict = {}
 
-    def class_of(self, x: Point) -> int:
+    def class_of(self, x: Point) -> int | None:
+        if not self.rules.allowed(x):
+            return None
         margins = self.margin(x)
         return margins.index(max(margins))
 
@@ -73,6 +77,8 @@ class ClassOracle(Oracle):
 
     def is_confident(self, x: Point) -> bool:
         kappa, margins = self.property.kappa, self.margin(x)
+        if not self.rules.allowed(x):
+            return False
         if kappa * len(margins) <= 1:
             return True
         if self.ensemble.link == "mean":
@@ -89,19 +95,20 @@ class ClassOracle(Oracle):
 
 def naive_class_answer(ensemble: TreeEnsemble, space: Space, property: Property) -> NaiveAnswer:
     oracle = ClassOracle(ensemble, space, property)
-    total = confident = counterexample = ZERO
+    total = forbidden = confident = counterexample = ZERO
     for pieces in oracle.products_of_pieces():
         mass = oracle.mass(pieces)
         total += mass
         if not mass:
             continue
         x = oracle.representative(pieces)
+        forbidden += ZERO if oracle.rules.allowed(x) else mass
         if oracle.is_confident(x):
             confident += mass
             if any(True for _ in oracle.witnesses(x)):
                 counterexample += mass
     assert total == 1
-    return NaiveAnswer(confident, counterexample, 1 - counterexample / confident if confident else None)
+    return naive_answer(confident, counterexample, forbidden)
 
 
 def random_class_problem(seed: int, **limits: object) -> Problem:

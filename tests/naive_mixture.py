@@ -11,7 +11,7 @@ from fractions import Fraction
 from boxqte.models.ensemble import TreeEnsemble
 from boxqte.questions.properties import Property
 from boxqte.space.space import Space
-from tests.naive import NaiveAnswer, Oracle, Piece, Point
+from tests.naive import NaiveAnswer, Oracle, Piece, Point, naive_answer
 
 ZERO = Fraction(0)
 Weighted = list[tuple[Fraction, Space]]
@@ -21,7 +21,10 @@ def products(space: Space) -> Weighted:
     """The products and their weights, from the data fields alone."""
     if not space.components:
         return [(Fraction(1), space)]
-    return [(component.weight, Space(component.attributes)) for component in space.components]
+    found = [(component.weight, Space(component.attributes)) for component in space.components]
+    for _, own in found:  # the rules of the whole may forbid all of one
+        object.__setattr__(own, "rules", space.rules)
+    return found
 
 
 def naive_points(
@@ -38,13 +41,14 @@ def naive_points(
 def naive_mixture(ensemble: TreeEnsemble, space: Space, prop: Property) -> NaiveAnswer:
     """The measure over the mixture."""
     weights = [weight for weight, _ in products(space)]
-    total = confident = counterexample = ZERO
+    total = forbidden = confident = counterexample = ZERO
     for oracle, x, masses, _ in naive_points(ensemble, space, prop):
         mass = sum((w * m for w, m in zip(weights, masses)), ZERO)
         total += mass
+        forbidden += ZERO if oracle.rules.allowed(x) else mass
         if mass and oracle.is_confident(x):
             confident += mass
             if any(True for _ in oracle.witnesses(x)):
                 counterexample += mass
     assert total == 1, f"the masses sum to {total}"
-    return NaiveAnswer(confident, counterexample, 1 - counterexample / confident if confident else None)
+    return naive_answer(confident, counterexample, forbidden)

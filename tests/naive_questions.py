@@ -19,6 +19,7 @@ from tests.naive import (
     Point,
     Value,
     decimal,
+    naive_answer,
     naive_confident,
     naive_signature,
     naive_threshold,
@@ -34,29 +35,32 @@ def naive_rates(
     oracle = Oracle(ensemble, space, Fairness(sensitive))
     others = [a for a in space.attributes if a.name not in sensitive]
     for group in product(*(oracle.pieces(space[name]) for name in sensitive)):
-        rate = ZERO
+        rate = allowed = ZERO
         for rest in product(*(oracle.pieces(a) for a in others)):
             pieces = dict(zip(sensitive, group)) | {a.name: piece for a, piece in zip(others, rest)}
             mass = oracle.mass({a.name: pieces[a.name] for a in others})
+            allowed += mass if oracle.rules.allowed(oracle.representative(pieces)) else ZERO
             if mass and oracle.class_of(oracle.representative(pieces)) == 1:
                 rate += mass
-        yield dict(zip(sensitive, group)), rate
+        if allowed:  # a group that the rules forbid has no rate
+            yield dict(zip(sensitive, group)), rate / allowed
 
 
 def naive_measure(ensemble: TreeEnsemble, space: Space, prop: Property) -> NaiveAnswer:
     """Parts 2, 2a and 3: |X_kappa|, |X_unfair| and the measure, by enumeration of x and of all its x'."""
     oracle = Oracle(ensemble, space, prop)
-    confident = counterexample = ZERO
+    forbidden = confident = counterexample = ZERO
     for pieces in products_of_fine_pieces(oracle):
         mass = oracle.mass(pieces)
         if not mass:
             continue
         x = oracle.representative(pieces)
+        forbidden += ZERO if oracle.rules.allowed(x) else mass
         if oracle.is_confident(x):
             confident += mass
             if any(is_witness(oracle, x, other) for other in exchanged(oracle, x)):
                 counterexample += mass
-    return NaiveAnswer(confident, counterexample, 1 - counterexample / confident if confident else None)
+    return naive_answer(confident, counterexample, forbidden)
 
 
 def products_of_fine_pieces(oracle: Oracle) -> Iterator[dict[str, Piece]]:
@@ -70,7 +74,7 @@ def fine_pieces(oracle: Oracle, attribute: Attribute) -> list[Piece]:
     bound = dict(oracle.property.max_change).get(attribute.name)
     if bound is None or attribute.kind != "real":
         return oracle.pieces(attribute)
-    points = oracle.model.critical_points(attribute)
+    points = oracle.critical_points(attribute)
     points += [p + shift for p in points for shift in (-bound, bound)]
     return real_pieces(attribute, sorted({p for p in points if attribute.low <= p <= attribute.high}))
 
@@ -101,6 +105,8 @@ def values_near(oracle: Oracle, attribute: Attribute, value: Value) -> list[Valu
 def is_witness(oracle: Oracle, x: Point, other: Point) -> bool:
     """Whether x' makes x a counterexample."""
     prop = oracle.property
+    if not oracle.rules.allowed(x) or not oracle.rules.allowed(other):
+        return False
     for name, bound in prop.max_change:
         if x[name] is None or other[name] is None:
             if x[name] != other[name]:

@@ -30,11 +30,12 @@ void bind_problem(nb::module_& m) {
              Array<const std::int32_t, 1> no, Array<const std::int64_t, 1> value, Array<const std::uint64_t, 1> residue,
              std::int64_t base, std::uint64_t base_residue, Array<const std::int64_t, 1> thresholds,
              Array<const std::uint64_t, 1> threshold_residues, bool simple, bool all_confident, std::int64_t band,
-             std::int64_t fuzz, int counted, bool merges, bool points_matter,
+             std::int64_t fuzz, bool capped, int counted, bool merges, bool points_matter,
              Array<const std::int32_t, 1> combination_axes, Array<const std::int32_t, 2> combination_cells,
              Array<const double, 1> combination_mass, Array<const std::int32_t, 1> partner_place,
              Array<const std::int32_t, 2> partner_ranges, int partner_order, int ordered_places, std::int64_t score_gap,
-             Array<const double, 1> probability_scale) {
+             Array<const double, 1> probability_scale, Array<const std::int32_t, 1> rule_start,
+             Array<const std::int32_t, 1> rule_axis, Array<const Word, 2> rule_mask, Array<const bool, 2> rule_bans) {
             Problem p;
             p.cuts = {to_vector(cut_axis),
                       to_vector(cut_start),
@@ -57,11 +58,12 @@ void bind_problem(nb::module_& m) {
             p.axes.refined_mass = to_vector(refined_mass);
             p.trees = {to_vector(root),  to_vector(cut),     to_vector(yes), to_vector(no),
                        to_vector(value), to_vector(residue), base,           base_residue};
-            if (thresholds.size() != 4 || threshold_residues.size() != 4)
-              throw std::invalid_argument("problem: four thresholds are expected");
+            if (thresholds.size() != 5 || threshold_residues.size() != 5)
+              throw std::invalid_argument("problem: five thresholds are expected");
             const std::int64_t* t = thresholds.data();
             const std::uint64_t* r = threshold_residues.data();
-            p.thresholds = {t[0], t[1], t[2], t[3], r[0], r[1], r[2], r[3], simple, all_confident, band, fuzz, counted};
+            p.thresholds = {t[0],   t[1],          t[2], t[3], r[0],   r[1], r[2], r[3],
+                            simple, all_confident, band, fuzz, capped, t[4], r[4], counted};
             p.merges = merges;
             p.points_matter = points_matter;
             p.combinations = {to_vector(combination_axes), to_vector(combination_cells), to_vector(combination_mass)};
@@ -82,6 +84,8 @@ void bind_problem(nb::module_& m) {
                           partner_order,
                           ordered_places,
                           {score_gap, scale[0], scale[1], scale[2], scale[3]}};
+            p.rules = {to_vector(rule_start), to_vector(rule_axis), to_vector(rule_mask), {}};
+            p.rules.bans.assign(rule_bans.data(), rule_bans.data() + rule_bans.size());
             p.check();
             new (self) Problem(std::move(p));
           },
@@ -89,9 +93,9 @@ void bind_problem(nb::module_& m) {
           "n_cells"_a, "chain"_a, "role"_a, "mass"_a, "single"_a, "n_refined"_a, "base_cell"_a, "near_lo"_a,
           "near_hi"_a, "refined_mass"_a, "root"_a, "cut"_a, "yes"_a, "no"_a, "value"_a, "residue"_a, "base"_a,
           "base_residue"_a, "thresholds"_a, "threshold_residues"_a, "simple"_a, "all_confident"_a, "band"_a, "fuzz"_a,
-          "counted"_a, "merges"_a, "points_matter"_a, "combination_axes"_a, "combination_cells"_a, "combination_mass"_a,
-          "partner_place"_a, "partner_ranges"_a, "partner_order"_a, "ordered_places"_a, "score_gap"_a,
-          "probability_scale"_a);
+          "capped"_a, "counted"_a, "merges"_a, "points_matter"_a, "combination_axes"_a, "combination_cells"_a,
+          "combination_mass"_a, "partner_place"_a, "partner_ranges"_a, "partner_order"_a, "ordered_places"_a,
+          "score_gap"_a, "probability_scale"_a, "rule_start"_a, "rule_axis"_a, "rule_mask"_a, "rule_bans"_a);
 }
 
 }  // namespace boxqte

@@ -31,7 +31,7 @@ bool Decision::decide(const Node& node, const ResidualTrees& trees) {
     const TreeId* row = node.row(r);
     for (int c = 0; c < n; ++c) margins_[c].add(trees[row[c]]);
   }
-  return decide(std::span<const Interval>(margins_).first(n), common);
+  return decide(std::span<const Interval>(margins_).first(n), common, node.members);
 }
 
 bool Decision::decide_scores(int c, Interval own, Interval common) {
@@ -55,7 +55,8 @@ bool Decision::decide_scores(int c, Interval own, Interval common) {
   return surely || !maybe;
 }
 
-bool Decision::decide_related(std::span<const Interval> margins, Interval common) {
+bool Decision::decide_related(std::span<const Interval> margins, Interval common,
+                              std::span<const std::int32_t> members) {
   // Theorem 11: as Theorem 3, each class with the extremes of its own partners.
   const Thresholds& t = thresholds_;
   const int n = static_cast<int>(margins.size());
@@ -64,8 +65,8 @@ bool Decision::decide_related(std::span<const Interval> margins, Interval common
     ends_[c] = margins[c].low;
     ends_[n + c] = margins[c].high;
   }
-  partners_.extremes(1, [&](int c, bool) { return &ends_[c]; }, low_, high_, work_);
-  partners_.extremes(1, [&](int c, bool) { return &ends_[n + c]; }, low_end_, high_end_, work_);
+  partners_.extremes(members, 1, [&](int c, bool) { return &ends_[c]; }, low_, high_, work_);
+  partners_.extremes(members, 1, [&](int c, bool) { return &ends_[n + c]; }, low_end_, high_end_, work_);
   for (int c = 0; c < n; ++c) {
     if (partners_.scores.asked()) {
       if (!decide_scores(c, margins[c], common)) return false;
@@ -89,9 +90,9 @@ bool Decision::decide_related(std::span<const Interval> margins, Interval common
   return true;
 }
 
-bool Decision::decide(std::span<const Interval> margins, Interval common) {
+bool Decision::decide(std::span<const Interval> margins, Interval common, std::span<const std::int32_t> members) {
   const Thresholds& t = thresholds_;
-  if (partners_.asked()) return decide_related(margins, common);
+  if (partners_.asked()) return decide_related(margins, common, members);
   Interval least = margins[0], most = margins[0];  // the smallest, and the largest, of the lower and of the upper bounds
   for (const Interval& m : margins.subspan(1)) {
     least = {std::min(least.low, m.low), std::min(least.high, m.high)};
@@ -127,9 +128,10 @@ bool Decision::decide(std::span<const Interval> margins, Interval common) {
 void Decision::count(const Node& node, Masses& masses) const {
   const double mass = node.mass();
   if (thresholds_.simple && !partners_.asked())
-    masses.add(verdict_[0], mass);
+    masses.add(verdict_[0], mass * node.allowed);
   else
     for (int c = 0; c < node.n_classes; ++c) masses.add(verdict_[c], mass * node.class_mass[c]);
+  if (node.forbidden > 0.0) masses.add(Kind::low, mass * node.forbidden);
 }
 
 }  // namespace boxqte

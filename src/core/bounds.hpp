@@ -25,13 +25,13 @@ class Decision {
 
   /// Whether bounds settle the whole node.
   bool decide(const Node& node, const ResidualTrees& trees);
-  /// The same from bounds on what each class, and on what all of them add to the margin.
-  bool decide(std::span<const Interval> margins, Interval common);
+  /// The same from bounds on what each class, and on what all of them add to the margin; `members` as the node has them.
+  bool decide(std::span<const Interval> margins, Interval common, std::span<const std::int32_t> members);
   /// Add the masses of a node that was just decided.
   void count(const Node& node, Masses& masses) const;
 
  private:
-  bool decide_related(std::span<const Interval> margins, Interval common);
+  bool decide_related(std::span<const Interval> margins, Interval common, std::span<const std::int32_t> members);
   bool decide_scores(int c, Interval own, Interval common);
 
   const Partners& partners_;

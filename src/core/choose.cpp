@@ -117,7 +117,7 @@ double Chooser::child_cost(const Node& node, int cut, int side) {
   }
   for (int c = 1; c < n && !differs; ++c) differs = node.offset[c] != node.offset[0];
   if ((problem_.thresholds.all_confident && !differs) ||
-      decision_.decide({margins, static_cast<std::size_t>(n)}, common))
+      decision_.decide({margins, static_cast<std::size_t>(n)}, common, node.members))
     return 0.0;
   return parts.cost(node.domain.data());
 }

@@ -9,6 +9,7 @@ namespace boxqte {
 namespace {
 
 constexpr std::int64_t far = std::int64_t{1} << 62;
+constexpr std::int32_t nobody = -1;  // the class of a combination that is forbidden in the box
 
 /// The last index i in [first, stop) with sums[i] <= at.
 std::ptrdiff_t search_sum(const std::vector<double>& sums, std::ptrdiff_t first, std::ptrdiff_t stop, double at) {
@@ -132,7 +133,8 @@ void Drawer::margins() {
   }
   if (problem_.partners.asked()) {
     problem_.partners.extremes(
-        layout.cells, [&](int c, bool) { return margins_[c].data(); }, partner_low_, partner_high_, partner_work_);
+        node_.members, layout.cells, [&](int c, bool) { return margins_[c].data(); }, partner_low_, partner_high_,
+        partner_work_);
     return;
   }
   least_ = most_ = margins_[0];
@@ -145,11 +147,16 @@ void Drawer::margins() {
 
 bool Drawer::prepare(const Word* box) {
   if (problem_.thresholds.counted != 0) return false;
+  if (!nodes_.loads(box)) return false;
   nodes_.load(box, node_);
-  if (problem_.partners.asked())  // every combination has partners of its own
-    std::iota(member_.begin(), member_.end(), 0);
-  else
+  std::iota(member_.begin(), member_.end(), 0);
+  if (!problem_.partners.asked())  // otherwise every combination has partners of its own
     nodes_.merge_classes(node_, member_.data());
+  for (int c = static_cast<int>(member_.size()), k = static_cast<int>(node_.members.size());
+       !node_.members.empty() && c-- > 0;) {
+    const bool left = k > 0 && node_.members[k - 1] == c;  // from the end: class k - 1 is not behind combination c
+    member_[c] = left ? member_[--k] : nobody;
+  }
   if (parts_.find(node_) > finish_limit_) return false;
   grid_.begin(node_);
   for (int axis = 0; axis < problem_.axes.size(); ++axis) {
@@ -324,6 +331,7 @@ int Drawer::pick_combination(int cell, std::int64_t add, std::int64_t least, std
   // By mass, among those whose margin is in [least, most], whose class is `only` (-1: any), and at these places (-1: all).
   const Combinations& all = problem_.combinations;
   const auto fits = [&](int c) {
+    if (member_[c] == nobody) return false;
     if (places.first >= 0 && (problem_.partners.place[c] < places.first || problem_.partners.place[c] > places.last))
       return false;
     const std::int64_t margin = margins_[member_[c]][cell] + add;

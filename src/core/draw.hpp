@@ -81,7 +81,7 @@ class Drawer {
   Node node_;
   std::uint64_t random_ = 0;
 
-  std::vector<std::int32_t> member_;  ///< combination -> its class in the box
+  std::vector<std::int32_t> member_;  ///< combination -> its class in the box, -1 if it is forbidden there
   std::vector<Layout> layouts_;       ///< part -> its grid
   Layout rows_;
   Sums a_, b_;

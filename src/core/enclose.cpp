@@ -483,10 +483,11 @@ Proved Encloser::enclose(const Word* box, double cells) {
   Proved found;
   if (problem_.thresholds.simple) {
     count_signs(found);
-    return {std::max(node.mass() - outside * found.fair, 0.0), outside * found.unfair, 0.0};
+    return {std::max(node.mass() - outside * found.fair, 0.0) * node.allowed, outside * found.unfair * node.allowed,
+            node.mass() * node.forbidden};
   }
   count_confident(found);
-  return {outside * found.fair, outside * found.unfair, outside * found.low};
+  return {outside * found.fair, outside * found.unfair, outside * found.low + node.mass() * node.forbidden};
 }
 
 }  // namespace boxqte

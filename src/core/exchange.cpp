@@ -91,7 +91,8 @@ void ExchangeWorker::explore(Call& call, int& top) {
   if (problem_.partners.order != 0 && problem_.thresholds.fuzz == 0 && problem_.thresholds.all_confident &&
       trees_->order.holds(frames_[0], problem_.partners, halt_)) {  // Theorem 13
     Masses settled;
-    settled.add(Kind::fair, frames_[0].mass());
+    settled.add(Kind::fair, frames_[0].mass() * frames_[0].allowed);
+    settled.add(Kind::low, frames_[0].mass() * frames_[0].forbidden);
     ++reply.nodes;
     close(call, frames_[0], ExchangeReply::by_bounds, settled);
     --top;

@@ -461,13 +461,15 @@ bool Finisher::finish(const Node& node, const Parts& parts, Masses& masses, cons
   Values& b = list(node, parts, Side::b);
   Values& a = list(node, parts, Side::a);
   Count count;
+  double of_each = 1.0;  // where signs are all that matters, classes are counted as one
   const Partners& partners = problem_.partners;
   if (partners.scores.asked()) {
     count = count_scores(node, parts, a, b);
   } else if (partners.asked()) {
     vector_margins(node, parts);
     partners.extremes(
-        n_cells_, [&](int c, bool) { return margins_[c].data(); }, partner_low_, partner_high_, partner_work_);
+        node.members, n_cells_, [&](int c, bool) { return margins_[c].data(); }, partner_low_, partner_high_,
+        partner_work_);
     b.index(work_, cache_.arena());
     count = count_related(node, a, b);
   } else if (problem_.thresholds.simple) {
@@ -476,14 +478,16 @@ bool Finisher::finish(const Node& node, const Parts& parts, Masses& masses, cons
     row_extremes(node);
     open_cells(node, parts, a, b, std::max(t.band, t.fuzz), t.fuzz > 0);
     count = count_cheaply(a, b);
+    of_each = node.allowed;
   } else {
     vector_margins(node, parts);
     b.index(work_, cache_.arena());
     count = count_confident(node, a, b);
   }
   if (count.fuzzy) return false;
-  const double share = outside(node, parts), everything = node.mass();
-  const double unfair = std::max(share * count.unfair.value(), 0.0), low = std::max(share * count.low.value(), 0.0);
+  const double share = outside(node, parts) * of_each, everything = node.mass();
+  const double unfair = std::max(share * count.unfair.value(), 0.0);
+  const double low = std::max(share * count.low.value(), 0.0) + everything * node.forbidden;
   masses.add(Kind::unfair, unfair);
   masses.add(Kind::low, low);
   masses.add(Kind::fair, std::max(everything - unfair - low, 0.0));

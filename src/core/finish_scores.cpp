@@ -76,8 +76,8 @@ Finisher::Count Finisher::count_scores(const Node& node, const Parts& parts, Val
   row_sums(node);
   const int n_rows = rows_.cells;
   partners.extremes(
-      n_rows, [&](int c, bool) { return row_sum_.data() + static_cast<std::ptrdiff_t>(c) * n_rows; }, partner_low_,
-      partner_high_, partner_work_);
+      node.members, n_rows, [&](int c, bool) { return row_sum_.data() + static_cast<std::ptrdiff_t>(c) * n_rows; },
+      partner_low_, partner_high_, partner_work_);
   grid_.masses(layout_, 0, layout_.n, cell_mass_);
   n_cells_ = layout_.cells;
   std::vector<std::int64_t>& index = least_;  // of a cell of the rows

@@ -53,7 +53,7 @@ void put(W& word, int bit, bool set) {
 
 template <class W>
 struct Targets {
-  Target<W> all[4];
+  Target<W> all[5];
   int n = 0;
 
   const Target<W>* begin() const { return all; }
@@ -68,7 +68,8 @@ class Bitmaps {
   /// Room for so many bitmaps of every kind.
   void lay(const Brick& brick, int count);
 
-  /// The bitmaps to be written for the k-th offset: a bit says F <= neg; F >= pos; surely of class 0; surely of class 1.
+  /// The bitmaps to be written for the k-th offset: a bit says F <= neg; F >= pos; surely of class 0; surely of class 1;
+  /// forbidden.
   Targets<W> targets(int k) const;
 
   /// Write the signs of a shape of a small brick.
@@ -91,6 +92,7 @@ class Bitmaps {
   void count(const W* bits);
   double fair_side(const W* seen, const W* twice, const W* own, const W* sure);
   void settle(const Shape& shape, const Scale& scale, const Margin& offset, const Target<W>& target);
+  void take_out_forbidden(int k, int copies);
   bool two_points() const;
 
   const Limits& limits_;
@@ -99,7 +101,7 @@ class Bitmaps {
   const Brick* brick_ = nullptr;
   std::int64_t words_ = 1;   ///< of one combination's bitmap
   std::int64_t stride_ = 0;  ///< words of a bitmap of all copies
-  Room<W> neg_, pos_, sure_pos_, sure_neg_, seen_, twice_, other_, bad_, who_low_, who_high_;
+  Room<W> neg_, pos_, sure_pos_, sure_neg_, gone_, seen_, twice_, other_, bad_, who_low_, who_high_;
 };
 
 extern template class Bitmaps<std::uint16_t>;

@@ -1,6 +1,9 @@
 #include "node.hpp"
 
 #include <algorithm>
+#include <stdexcept>
+
+#include "masses.hpp"
 
 namespace boxqte {
 
@@ -51,8 +54,84 @@ Nodes::Nodes(const Problem& problem, bool keep_apart)
     for (int cell = 0; cell < problem.axes.n_cells[a]; ++cell) set_bit(&root_.domain[a * words()], cell);
     root_.axis_mass[a] = held_mass(root_, a);
   }
-  if (!keep_apart_) merge_classes(root_);
+  if (!keep_apart_ && problem.rules.size() == 0) merge_classes(root_);
 }
+
+// --- what rules leave --------------------------------------------------------------------------------------------------
+
+const Nodes::Setting* Nodes::setting(const Word* domain) {
+  // Theorem 14: which rules hold on the box tells who is left; null if a rule holds on some of it only, or nobody is left.
+  const Rules& rules = problem_.rules;
+  active_.assign(static_cast<std::size_t>(words_for(rules.size())), 0);
+  for (int i = 0; i < rules.size(); ++i) {
+    bool inside = true, outside = false;
+    for (int part = rules.start[i]; part < rules.start[i + 1]; ++part) {
+      const Word* held = domain + static_cast<std::ptrdiff_t>(rules.axis[part]) * words();
+      const Word* mask = rules.mask.data() + static_cast<std::ptrdiff_t>(part) * words();
+      outside |= !overlap(held, mask, words());
+      inside &= within(held, mask, words());
+    }
+    if (!inside && !outside) return nullptr;
+    if (!outside) set_bit(active_.data(), i);
+  }
+  const auto [at, is_new] = settings_.try_emplace(active_);
+  if (is_new) {
+    at->second = left_by(active_);
+    if (at->second) setting_bytes_ += at->second->root.bytes() + 4 * at->second->members.size();
+  }
+  return at->second.get();
+}
+
+std::shared_ptr<Nodes::Setting> Nodes::left_by(const std::vector<Word>& active) const {
+  const Rules& rules = problem_.rules;
+  const int n = problem_.combinations.size();
+  auto made = std::make_shared<Setting>();
+  Sum allowed, forbidden;
+  for (int c = 0; c < n; ++c) {
+    bool banned = false;
+    for (int i = 0; i < rules.size() && !banned; ++i)
+      banned = has_bit(active.data(), i) && rules.bans[static_cast<std::size_t>(i) * n + c];
+    (banned ? forbidden : allowed).add(problem_.combinations.mass[c]);
+    if (!banned) made->members.push_back(c);
+  }
+  if (!(allowed.value() > 0.0)) return nullptr;
+  Node& root = made->root;
+  root = room();
+  root.allowed = allowed.value();
+  root.forbidden = forbidden.value();
+  root.n_classes = static_cast<int>(made->members.size());
+  std::copy_n(root_.common.begin(), root_.n_common, root.common.begin());
+  root.n_common = root_.n_common;
+  for (int k = 0; k < root.n_classes; ++k) {
+    const int c = made->members[k];
+    root.offset[k] = root_.offset[c];
+    root.residue[k] = root_.residue[c];
+    root.class_mass[k] = root_.class_mass[c];
+  }
+  for (int r = 0; r < root_.n_rows; ++r) {
+    TreeId* row = root.row(root.n_rows);
+    bool equal = true, leaves = true;
+    for (int k = 0; k < root.n_classes; ++k) {
+      row[k] = root_.row(r)[made->members[k]];
+      equal &= row[k] == row[0];
+      leaves &= trees_[row[k]].is_leaf();
+    }
+    if (leaves) {
+      for (int k = 0; k < root.n_classes; ++k) {
+        root.offset[k] += trees_[row[k]].least;
+        root.residue[k] += trees_[row[k]].residue();
+      }
+    } else if (equal) {
+      root.common[root.n_common++] = row[0];
+    } else {
+      ++root.n_rows;
+    }
+  }
+  if (!keep_apart_) merge_classes(root);
+  return made;
+}
+
+bool Nodes::loads(const Word* domain) { return problem_.rules.size() == 0 || setting(domain) != nullptr; }
 
 Node Nodes::room() const {
   Node node;
@@ -187,6 +266,9 @@ void Nodes::child(const Node& from, Node& to, int cut, int side) {
   if (&from != &to) {
     std::copy(from.domain.begin(), from.domain.end(), to.domain.begin());
     std::copy(from.axis_mass.begin(), from.axis_mass.end(), to.axis_mass.begin());
+    to.members = from.members;
+    to.allowed = from.allowed;
+    to.forbidden = from.forbidden;
   }
   narrow(to, cut, side);
   restrict_trees(from, to, cut, side);
@@ -203,7 +285,9 @@ void Nodes::child(const Node& from, Node& to, int cut, int side) {
 
 void Nodes::load(const Word* domain, Node& node) {
   const Cuts& cuts = problem_.cuts;
-  const Node& root = root_;
+  const Setting* left = problem_.rules.size() > 0 ? setting(domain) : nullptr;
+  if (problem_.rules.size() > 0 && !left) throw std::invalid_argument("boxes: one that rules divide or empty");
+  const Node& root = left ? left->root : root_;
   std::copy_n(domain, node.domain.size(), node.domain.begin());
   node.n_classes = root.n_classes;
   node.n_common = root.n_common;
@@ -230,6 +314,11 @@ void Nodes::load(const Word* domain, Node& node) {
     }
     if (below >= 0) restrict_trees(node, node, below, 0);
     if (above >= 0) restrict_trees(node, node, above, 1);
+  }
+  if (left) {
+    node.members = left->members;
+    node.allowed = root.allowed;
+    node.forbidden = root.forbidden;
   }
   if (!keep_apart_ && node.n_classes > 1) merge_classes(node);
 }

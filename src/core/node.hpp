@@ -5,6 +5,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "residual.hpp"
@@ -23,6 +26,10 @@ struct Node {
   std::vector<std::int64_t> offset;    ///< class -> the constant part of its margin
   std::vector<std::uint64_t> residue;  ///< class -> the exact constant modulo 2**64
   std::vector<double> class_mass;
+  /// With rules, the combinations that are allowed in the box, else empty: all. Where classes are kept apart, class c is
+  /// members[c].
+  std::span<const std::int32_t> members;
+  double allowed = 1.0, forbidden = 0.0;  ///< the mass of these, and of the others
 
   TreeId* row(int r) { return rows.data() + static_cast<std::ptrdiff_t>(r) * width; }
   const TreeId* row(int r) const { return rows.data() + static_cast<std::ptrdiff_t>(r) * width; }
@@ -49,8 +56,12 @@ class Nodes {
   /// A node with room for any other.
   Node room() const;
 
-  /// `node` becomes the node of the given box (axis x word), derived from the root.
+  /// `node` becomes the node of the given box (axis x word), derived from the root. With rules, every rule has to hold on
+  /// all of the box or nowhere in it, and some combination must be left.
   void load(const Word* domain, Node& node);
+
+  /// Whether every rule holds on all of the box or nowhere in it, and leaves some combination.
+  bool loads(const Word* domain);
 
   /// `to` becomes `from` restricted to one side of the cut; both may be the same.
   void child(const Node& from, Node& to, int cut, int side);
@@ -61,9 +72,17 @@ class Nodes {
   /// Join classes that are the same function; member (if given): class before -> class after.
   void merge_classes(Node& node, std::int32_t* member = nullptr) const;
 
-  std::size_t bytes() const { return trees_.bytes() + root_.bytes(); }
+  std::size_t bytes() const { return trees_.bytes() + root_.bytes() + setting_bytes_; }
 
  private:
+  /// What rules leave: some of the combinations, and a root with a class for each of these (or for those that differ).
+  struct Setting {
+    std::vector<std::int32_t> members;
+    Node root;
+  };
+
+  const Setting* setting(const Word* domain);
+  std::shared_ptr<Setting> left_by(const std::vector<Word>& active) const;
   double held_mass(const Node& node, int axis) const;
   void narrow(Node& node, int cut, int side) const;
   void restrict_trees(const Node& from, Node& to, int cut, int side);
@@ -72,6 +91,9 @@ class Nodes {
   bool keep_apart_;
   ResidualTrees trees_;
   Node root_;
+  std::map<std::vector<Word>, std::shared_ptr<Setting>> settings_;  ///< by the rules that hold; null: nobody is left
+  std::vector<Word> active_;
+  std::size_t setting_bytes_ = 0;
 };
 
 }  // namespace boxqte

@@ -29,7 +29,9 @@ std::int64_t Order::least_gain(TreeId upper, TreeId lower) {
 }
 
 bool Order::holds(const Node& node, const Partners& partners, const Halt& halt) {
-  const int n = partners.ordered_places;
+  int n = 0;  // classes with a place in the order; what rules forbid is not among them
+  while (n < node.n_classes && partners.place[node.members.empty() ? n : node.members[n]] < partners.ordered_places)
+    ++n;
   for (int c = 0; c + 1 < n; ++c) {
     halt.check();
     const int above = partners.order > 0 ? c + 1 : c, below = partners.order > 0 ? c : c + 1;

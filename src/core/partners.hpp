@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "scores.hpp"
@@ -27,11 +28,11 @@ struct Partners {
   bool asked() const { return !place.empty(); }
   int places() const { return static_cast<int>(low_first.size()); }
 
-  /// low[c x n + i], high[c x n + i] for every combination c: the smallest and the largest of its partners' margins
-  /// value(c)[i], 0 <= i < n.
+  /// low[c x n + i], high[c x n + i] for every class c: the smallest and the largest of its partners' margins value(c)[i],
+  /// 0 <= i < n. Class c is the combination members[c]; without members, c.
   template <class Value>
-  void extremes(int n, const Value& value, std::vector<std::int64_t>& low, std::vector<std::int64_t>& high,
-                std::vector<std::int64_t>& work) const;
+  void extremes(std::span<const std::int32_t> members, int n, const Value& value, std::vector<std::int64_t>& low,
+                std::vector<std::int64_t>& high, std::vector<std::int64_t>& work) const;
 
  private:
   template <class Better>
@@ -72,10 +73,11 @@ void Partners::over_ranges(const std::vector<std::int32_t>& first, const std::ve
 }
 
 template <class Value>
-void Partners::extremes(int n, const Value& value, std::vector<std::int64_t>& low, std::vector<std::int64_t>& high,
-                        std::vector<std::int64_t>& work) const {
+void Partners::extremes(std::span<const std::int32_t> members, int n, const Value& value, std::vector<std::int64_t>& low,
+                        std::vector<std::int64_t>& high, std::vector<std::int64_t>& work) const {
   const std::size_t size = static_cast<std::size_t>(places()) * n;
-  const int n_classes = static_cast<int>(place.size());
+  const int n_classes = static_cast<int>(members.empty() ? place.size() : members.size());
+  const auto place_of = [&](int c) { return static_cast<std::ptrdiff_t>(place[members.empty() ? c : members[c]]); };
   low.resize(static_cast<std::size_t>(n_classes) * n);
   high.resize(low.size());
   work.resize(2 * size);
@@ -84,7 +86,7 @@ void Partners::extremes(int n, const Value& value, std::vector<std::int64_t>& lo
     std::fill_n(of_place, size, smallest ? none : -none);
     for (int c = 0; c < n_classes; ++c) {
       const std::int64_t* own = value(c, smallest);
-      std::int64_t* to = of_place + static_cast<std::ptrdiff_t>(place[c]) * n;
+      std::int64_t* to = of_place + place_of(c) * n;
       for (int i = 0; i < n; ++i) to[i] = smallest ? std::min(to[i], own[i]) : std::max(to[i], own[i]);
     }
     if (smallest)
@@ -95,8 +97,7 @@ void Partners::extremes(int n, const Value& value, std::vector<std::int64_t>& lo
                   [](std::int64_t a, std::int64_t b) { return std::max(a, b); });
     std::vector<std::int64_t>& out = smallest ? low : high;
     for (int c = 0; c < n_classes; ++c)
-      std::copy_n(found + static_cast<std::ptrdiff_t>(place[c]) * n, n,
-                  out.begin() + static_cast<std::ptrdiff_t>(c) * n);
+      std::copy_n(found + place_of(c) * n, n, out.begin() + static_cast<std::ptrdiff_t>(c) * n);
   }
 }
 

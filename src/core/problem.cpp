@@ -66,6 +66,15 @@ void Problem::check() const {
     require(0 <= combinations.cells[i] &&
                 combinations.cells[i] < axes.n_cells[combinations.axes[i % combinations.axes.size()]],
             "cell of a combination");
+  if (rules.size() > 0) {
+    const auto n_rules = static_cast<std::size_t>(rules.size());
+    require(rules.start[0] == 0 && rules.start[n_rules] == static_cast<std::int32_t>(rules.axis.size()), "rules");
+    for (std::size_t i = 0; i < n_rules; ++i) require(rules.start[i] <= rules.start[i + 1], "parts of a rule");
+    require_within(rules.axis, 0, n_axes, "axis of a rule");
+    for (const std::int32_t axis : rules.axis) require(axes.role[axis] == Role::fixed, "axis of a rule");
+    require(rules.mask.size() == rules.axis.size() * static_cast<std::size_t>(cuts.words), "cells of a rule");
+    require(rules.bans.size() == n_rules * combinations.mass.size(), "combinations of a rule");
+  }
   if (!partners.asked()) return;
   const std::int64_t places = partners.places();
   require(partners.place.size() == combinations.mass.size() && thresholds.counted == 0, "partners");

@@ -79,6 +79,10 @@ struct Thresholds {
   bool all_confident = true;  ///< the same of x alone
   std::int64_t band = 0;      ///< the library's rounding error
   std::int64_t fuzz = 0;      ///< our own, where values were rounded to fit 64 bits; 0 almost always
+  /// With a tolerance, what rules forbid has margins from here on, beyond all others: it has no class (Theorem 14).
+  bool capped = false;
+  std::int64_t cap = 0;
+  std::uint64_t cap_residue = 0;
   int counted = 0;  ///< 1: only x of class 1 count as unfair, -1: only x of class 0; x is in combination 0 then
 };
 
@@ -91,6 +95,16 @@ struct Combinations {
   int size() const { return static_cast<int>(mass.size()); }
 };
 
+/// What is forbidden (epsilon = 0): on a box inside all the cells of a rule, its combinations are nobody's (Theorem 14).
+struct Rules {
+  std::vector<std::int32_t> start;  ///< rule -> its first part; one more entry at the end, none at all without rules
+  std::vector<std::int32_t> axis;   ///< part -> a fixed axis
+  std::vector<Word> mask;           ///< part x word: cells of that axis
+  std::vector<std::uint8_t> bans;   ///< rule x combination
+
+  int size() const { return start.empty() ? 0 : static_cast<int>(start.size()) - 1; }
+};
+
 struct Problem {
   Cuts cuts;
   Axes axes;
@@ -98,6 +112,7 @@ struct Problem {
   Thresholds thresholds;
   Combinations combinations;  ///< empty where some axis moves: there S stays an axis
   Partners partners;
+  Rules rules;
   bool merges = true;  ///< equal values and equal residues prove that two exact sums are equal
   bool points_matter =
       false;  ///< x' may be forced out of x's own combination: no idle sensitive attribute offers a value

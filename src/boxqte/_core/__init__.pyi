@@ -55,6 +55,7 @@ class Problem:
         all_confident: bool,
         band: int,
         fuzz: int,
+        capped: bool,
         counted: int,
         merges: bool,
         points_matter: bool,
@@ -67,6 +68,10 @@ class Problem:
         ordered_places: int,
         score_gap: int,
         probability_scale: NDArray[numpy.float64],
+        rule_start: NDArray[numpy.int32],
+        rule_axis: NDArray[numpy.int32],
+        rule_mask: NDArray[numpy.uint64],
+        rule_bans: NDArray[numpy.bool_],
     ) -> None: ...
 
 class ExchangeWorker:

@@ -53,6 +53,10 @@ class Asked:
     pieces: tuple[tuple[Fraction, Any], ...] = ()
     """The weights and results of the products that the space is a mixture of; empty: it is one product."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickles: what was answered before is found again when it is asked for."""
+        return {**vars(self), "answers": {}}
+
     def regions(self) -> RegionStore:
         """The boxes with counterexamples in them; found by the box engine if another engine has answered."""
         if self.store is not None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from boxqte.answers.asked import Asked
 from boxqte.answers.samples import decider_of
+from boxqte.engines.box.rules import is_forbidden
 from boxqte.engines.kinds import UNFAIR, UNKNOWN
 from boxqte.engines.sample.draws import Stratum, WholeSpace, strata_draws
 
@@ -43,8 +44,12 @@ def drawn_profiles(
         begun = time.perf_counter()
         points = draws.round(size)
         verdict = decider.decide(points, budget=BUDGET, workers=asked.limits.workers).verdict
+        base = np.stack([axis.base[points[:, a]] for a, axis in enumerate(grid.axes)], axis=1)
+        if grid.forbidden:  # what is left of the draws is drawn from what the rules leave
+            allowed = ~is_forbidden(grid, base)
+            base, verdict = base[allowed], verdict[allowed]
         for a, axis in enumerate(grid.axes):
-            cells = np.asarray(axis.base)[points[:, a]]
+            cells = base[:, a]
             for kind, chosen in enumerate((cells, cells[verdict == UNFAIR], cells[verdict == UNKNOWN])):
                 counts[a][:, kind] += np.bincount(chosen, minlength=axis.n_cells)
         drawn += size

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from boxqte.answers.allowed import allowed_mass, allowed_shares, at_most, most_unfair
 from boxqte.answers.asked import Asked, BoxSums, carried_over, searched, support_boxes
 from boxqte.answers.pieces import remembered, search
 from boxqte.answers.profiles import profile_table
 from boxqte.answers.regions import Boxes, RegionStore, held_cells, joined, merged, rule_of
-from boxqte.answers.remarks import remarks
-from boxqte.answers.result import Result, asked_of
+from boxqte.answers.remarks import remarked
+from boxqte.answers.result import Result, among_allowed, asked_of, ruled_of
 from boxqte.answers.samples import decider_of
 from boxqte.engines import make_engine
 from boxqte.engines.box.classes import ClassProblem
@@ -37,7 +38,8 @@ from boxqte.questions.combined import combinations, combined_grid
 from boxqte.questions.grid import AnyGrid, binary
 from boxqte.questions.pieces import Piece, mixed_grid, restricted_pieces
 from boxqte.questions.variations import one_class_grid, one_way_grid, part_of_cell, restricted_grid
-from boxqte.space.conditions import Part, both, parse_condition, part_text
+from boxqte.space.conditions import Part, both, parse_condition, part_text, without
+from boxqte.space.rules import Rule, allowed_count
 from boxqte.space.space import Space
 
 if TYPE_CHECKING:
@@ -70,7 +72,7 @@ def restrict(result: Result, condition: str, *, time_limit: float | None = None)
     parts = parse_condition(condition, asked.grid.space)
     before = [(weight, asked_of(own)) for weight, own in asked.pieces] or [(Fraction(1), asked)]
     kept, share = restricted_pieces([Piece(weight, own.grid) for weight, own in before], parts, condition)
-    limits = _limits(asked, time_limit)
+    limits = follow_up_limits(asked, time_limit)
     watch = Watch(limits)
     name = asked.engine if asked.engine in ("auto", "sample") else "box"
     options = asked.options if name == asked.engine else {}
@@ -80,6 +82,9 @@ def restrict(result: Result, condition: str, *, time_limit: float | None = None)
         asked, engine=name, options=options, limits=limits, answers={}, parts=_narrowed(asked.parts, parts), condition=text,
         store=None, share=asked.share * share, pieces=(),
     )  # fmt: skip
+    ruled = ruled_of(asked.grid.space, [piece for _, piece in kept])
+    if ruled is not None and result.ruled is not None:  # what is forbidden counts on neither side
+        now = replace(now, share=now.share * (1 - ruled.forbidden) / (1 - result.ruled.forbidden))
     sees = Capability.OBSERVERS in engine.capabilities
     now = replace(now, grid=mixed_grid(asked.grid, [piece for _, piece in kept]) if len(kept) > 1 else kept[0][1].grid)
     own = [replace(now, grid=piece.grid, store=RegionStore() if sees else None, answers={}) for _, piece in kept]
@@ -95,15 +100,15 @@ def restrict(result: Result, condition: str, *, time_limit: float | None = None)
         seconds=watch.seconds,
         trace=tuple(watch.trace),
         space_fingerprint=grid.space.fingerprint(),
-        rounding_ambiguous=outcome.rounding_ambiguous,
-        input_rounding=up(grid.input_rounding),
+        rounding_ambiguous=among_allowed(outcome.rounding_ambiguous, ruled),
+        input_rounding=among_allowed(up(grid.input_rounding), ruled) or 0.0,
         count=_count(grid.space, now.parts),
         cells=None if result.cells is None else int(now.share * grid.n_cells()),
         details={**outcome.details, "condition": text, "share_of_space": float(now.share)},
         statistical=outcome.statistical,
+        ruled=ruled,
     )
-    answer = remembered(answer, now, weights, own, found)
-    answer = replace(answer, remarks=remarks(grid, answer))
+    answer = remarked(remembered(answer, now, weights, own, found), grid)
     asked.answers[key] = answer
     return answer
 
@@ -112,6 +117,9 @@ def _count(space: Space, parts: Mapping[str, Part]) -> int | None:
     """How many inputs satisfy the conditions; None if an attribute is real."""
     if space.count() is None:
         return None
+    if space.rules:
+        elsewhere = [Rule(name, (((name, without(space[name], part)),),)) for name, part in parts.items()]
+        return allowed_count(space.attributes, [*space.rules, *elsewhere])
     sizes = [
         _size(parts[attribute.name]) if attribute.name in parts else int(attribute.size or 0) for attribute in space
     ]
@@ -127,7 +135,8 @@ def _narrowed(old: Mapping[str, Part], new: Mapping[str, Part]) -> dict[str, Par
     return {**old, **{name: both(old[name], part) if name in old else part for name, part in new.items()}}
 
 
-def _limits(asked: Asked, time_limit: float | None) -> Limits:
+def follow_up_limits(asked: Asked, time_limit: float | None) -> Limits:
+    """The limits of a search for a further question; by default those of the run."""
     limits = replace(asked.limits, gap=0.0, node_limit=None)
     return limits if time_limit is None else replace(limits, time_limit=time_limit)
 
@@ -138,7 +147,7 @@ def _limits(asked: Asked, time_limit: float | None) -> Limits:
 def profile(result: Result, attribute: str, *, time_limit: float | None = None) -> pd.DataFrame:
     """The counterexample mass by value or interval of an attribute: one row a cell, in the attribute's order."""
     asked = asked_of(result)
-    return profile_table(asked, result.decided, attribute, _limits(asked, time_limit))
+    return profile_table(asked, result.decided, attribute, follow_up_limits(asked, time_limit))
 
 
 # --- pairs ------------------------------------------------------------------------------------------------------------
@@ -156,8 +165,12 @@ def pairs(result: Result, *, time_limit: float | None = None) -> pd.DataFrame:
     two_classes(grid, "pairs")
     key = ("pairs", time_limit)
     if key not in asked.answers:
-        asked.answers[key] = _pairs(asked, _limits(asked, time_limit))
+        asked.answers[key] = _pairs(asked, follow_up_limits(asked, time_limit))
     lower, upper, names, converged = asked.answers[key]
+    if grid.forbidden:  # what is shown are shares of what the rules leave
+        least, most = allowed_mass(asked)
+        lower = np.vectorize(lambda mass: down(Fraction(mass) / most), [float])(lower)
+        upper = np.vectorize(lambda mass: at_most(Fraction(mass), least), [float])(upper)
     title = ", ".join(a.attribute.name for a in grid.axes if a.sensitive)
     table = pd.DataFrame(lower, index=pd.Index(names, name=title), columns=pd.Index(names, name=f"{title} of x'"))
     # plain lists: pandas compares attrs when it joins tables, and cannot compare tables in them
@@ -227,22 +240,23 @@ def regions(
         ordered = [asked.grid.axes[a].attribute.is_numeric for a in problem.axis_ids]
         boxes = merged(boxes, ordered=ordered)
     shown = boxes.heaviest(top)
-    most = Fraction(result.counterexample.upper)
+    most = Fraction(up(most_unfair(result)))
     if store.complete:
         most = min(most, Fraction(store.mass) + Fraction(store.doubtful) + store.rounding)
+    allowed = allowed_mass(asked)[1]
     known = {
-        "counterexample_mass": down(max(Fraction(store.mass) - store.rounding, Fraction(0))),
+        "counterexample_mass": down(max(Fraction(store.mass) - store.rounding, Fraction(0)) / allowed),
         "regions": len(boxes),
-        "elsewhere": store.elsewhere,
+        "elsewhere": float(Fraction(store.elsewhere) / allowed),
         "complete": store.complete,
     }
-    directions = flips(asked, store, shown, _limits(asked, time_limit)) if flip else None
+    directions = flips(asked, store, shown, follow_up_limits(asked, time_limit)) if flip else None
     return _table(asked, problem, shown, store.rounding, most, directions, known)
 
 
 def _mixed_regions(result: Result, top: int | None, merge: bool, flip: bool, time_limit: float | None) -> pd.DataFrame:
     """The same for a mixture: the boxes of the product that has most of the counterexamples, with their masses in all."""
-    asked, limits = asked_of(result), _limits(asked_of(result), time_limit)
+    asked, limits = asked_of(result), follow_up_limits(asked_of(result), time_limit)
     pieces = [(weight, asked_of(own)) for weight, own in asked.pieces]
     stores = [own.regions() for _, own in pieces]
     lead = max(range(len(pieces)), key=lambda k: pieces[k][0] * Fraction(stores[k].mass))
@@ -266,10 +280,10 @@ def _mixed_regions(result: Result, top: int | None, merge: bool, flip: bool, tim
     known = {
         "counterexample_mass": result.counterexample.lower,
         "regions": regions,
-        "elsewhere": math.fsum(one.elsewhere for one in stores),
+        "elsewhere": math.fsum(one.elsewhere for one in stores) / float(allowed_mass(asked)[1]),
         "complete": done and all(one.complete for one in stores),
     }
-    return _table(asked, problem, shown, rounding, Fraction(result.counterexample.upper), directions, known)
+    return _table(asked, problem, shown, rounding, Fraction(up(most_unfair(result))), directions, known)
 
 
 def _box_masses(grid: AnyGrid, problem: Problem | ClassProblem, boxes: Boxes) -> npt.NDArray[np.float64]:
@@ -330,11 +344,15 @@ def _table(
 
     rules = [rule_of(problem, box, asked.parts) for box in shown.cells]
     masses = shown.certain(rounding)
+    least, allowed = allowed_mass(asked)  # what is shown are shares of what the space's rules leave
+    shares = [down(Fraction(mass) / most) if mass else 0.0 for mass in masses.tolist()]
+    if asked.grid.forbidden:
+        masses = np.array([down(Fraction(mass) / allowed) for mass in masses.tolist()])
     rows: dict[str, Any] = {
         "rule": [" and ".join(rule.values()) or "everywhere" for rule in rules],
         "mass": masses,
-        "share": [down(Fraction(mass) / most) if mass else 0.0 for mass in masses.tolist()],
-        "density": shown.density,
+        "share": shares,
+        "density": np.minimum(shown.density / allowed_shares(asked, problem, shown.cells), 1.0),
     }
     if directions is not None:
         rows["flip"] = directions[0]
@@ -343,7 +361,7 @@ def _table(
             rows[name] = [rule.get(name, "") for rule in rules]
     table = pd.DataFrame(rows)
     table.attrs |= known | {
-        "counterexample_upper": up(most),
+        "counterexample_upper": at_most(most, least),
         "listed": down(sum(map(Fraction, masses.tolist()), Fraction(0))),
         "flips_complete": directions is None or directions[1],
     }
@@ -363,7 +381,7 @@ def refined(asked: Asked, boxes: Boxes, time_limit: float | None) -> Boxes:
         observers=[store, sums],
         roots=lambda problem: boxes.cells,
         options={"finish_limit": SMALLEST_FINISH, "depth_first_below": 1e300},
-        limits=replace(_limits(asked, time_limit), node_limit=REFINE_NODES),
+        limits=replace(follow_up_limits(asked, time_limit), node_limit=REFINE_NODES),
     )
     done = np.abs(sums.masses.sum(axis=1) - boxes.masses.sum(axis=1)) < 1e-9 * boxes.masses.sum(axis=1)
     parts = store.boxes
@@ -382,7 +400,7 @@ def flips(asked: Asked, store: RegionStore, boxes: Boxes, limits: Limits) -> tup
     axes = [a for a in grid.axes if a.sensitive and any(grid.axes[cut.axis] is a for cut in grid.cuts)]
     if binary(grid).partners is not None and grid.property.asks_scores:
         return _score_directions(asked, problem, boxes, limits)
-    if grid.mutual and len(axes) == 1 and axes[0].n_cells <= MANY_VALUES:
+    if grid.mutual and len(axes) == 1 and axes[0].n_cells <= MANY_VALUES and not grid.forbidden:
         return _flips_by_value(asked, problem, boxes, axes[0], limits)
     ups, one_done = _unfair_in(asked, one_class_grid(binary(grid), False), problem, boxes, limits)
     downs, two_done = _unfair_in(asked, one_class_grid(binary(grid), True), problem, boxes, limits)

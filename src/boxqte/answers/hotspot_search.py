@@ -67,7 +67,7 @@ class _Rule:
         """The draws that it holds."""
         if self.before is None:
             return np.arange(len(self.draws))
-        rest = self.before.inside
+        rest: IntArray = self.before.inside
         inside: IntArray = rest[self._chosen[self.draws.cells[rest, self._last]]]
         return inside
 

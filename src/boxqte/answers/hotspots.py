@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from boxqte.answers.allowed import allowed_mass, left_of
 from boxqte.answers.asked import Asked, Ends
 from boxqte.answers.drawn_hotspots import MOST_DRAWING, Drawn, drawn_hotspots
 from boxqte.answers.hotspot_masses import Counted, blocks_of, count
@@ -93,7 +94,7 @@ class _HotSpots:
                 blocks_of(self.asked.grid, [*rules, *inner], MOST_BLOCKS)
             except EngineError:
                 inner = []
-            counted = count(self.asked, [*rules, *inner], len(rules), self.limits)
+            counted = self.among_allowed(count(self.asked, [*rules, *inner], len(rules), self.limits))
             kept = [rule for rule, ends in zip(rules, counted.own) if self.is_hot(rule, ends)]
             if len(kept) == len(rules):
                 return self.shown(rules, inner, nodes, counted, seed)
@@ -150,9 +151,20 @@ class _HotSpots:
 
     @property
     def whole(self) -> Ends:
-        """The mass of all counterexamples."""
+        """The mass of all counterexamples. All masses here are shares of what the space's rules leave."""
         unfair = Fraction(self.result.decided.unfair)
-        return unfair, unfair + self.result.decided.undecided
+        least, most = allowed_mass(self.asked)
+        return unfair / most, ((unfair + self.result.decided.undecided) / least if least else ONE)
+
+    def among_allowed(self, counted: Counted) -> Counted:
+        """The same numbers as shares of what the rules leave."""
+        least, most = allowed_mass(self.asked)
+        if least == most == 1:
+            return counted
+        own, new = (
+            [(low / most, high / least if least else ONE) for low, high in ends] for ends in (counted.own, counted.new)
+        )
+        return replace(counted, own=own, new=new)
 
     @property
     def least_lift(self) -> Fraction:
@@ -174,12 +186,22 @@ class _HotSpots:
         """The rule in words, and the mass of what they say."""
         words = [self.words(a, held) for a, held in rule.items()]
         mass, off = ZERO, ZERO
-        for k, (weight, _) in enumerate(self.products()):
+        for k, (weight, product) in enumerate(self.products()):
             own = [condition.masses[k] for condition in words]
             most = math.prod((cells + between for cells, _, between in own), start=ONE)
-            mass += weight * math.prod((cells + more for cells, more, _ in own), start=ONE)
+            said = math.prod((cells + more for cells, more, _ in own), start=ONE)
+            if product.forbidden:
+                held_cells = {a: [c in held for c in range(product.axes[a].n_cells)] for a, held in rule.items()}
+                said = math.prod((cells for cells, _, _ in own), start=ONE)
+                said *= left_of(product, held_cells) if said else ONE
+            mass += weight * said
             off += weight * sum((between * most / (cells + between) for cells, _, between in own if between), ZERO)
-        return Said([condition.text for condition in words], mass, off)
+        texts = [condition.text for condition in words]
+        least, most = allowed_mass(self.asked)
+        if not least:
+            return Said(texts, ONE, ONE, ONE)
+        mass, off = mass / least, off / least + mass * (1 / least - 1 / most)
+        return Said(texts, mass, off, off if self.asked.grid.forbidden else ZERO)
 
     def words(self, a: int, held: Held) -> Words:
         """A condition in words: with short numbers where hardly anything lies between these and the model's own."""
@@ -261,8 +283,9 @@ class _HotSpots:
     def numbers(self, rule: Rule, ends: Ends) -> dict[str, Any]:
         """A row of the table; every pair of numbers is certain, and rounded outward."""
         said = self.said(rule)
-        low, high = max(ends[0] - said.off, ZERO), min(ends[1] + said.off, said.mass, self.whole[1])
-        density = low / said.mass, high / said.mass
+        low, high = max(ends[0] - said.off, ZERO), min(ends[1] + said.off, said.mass + said.mass_off, self.whole[1])
+        least_mass = said.mass - said.mass_off
+        density = low / (said.mass + said.mass_off), (high / least_mass if least_mass > 0 else ONE)
         least, most = self.whole
         lift = (density[0] / most if most else ZERO), (density[1] / least if least else None)
         return {
@@ -308,6 +331,8 @@ class Said:
     texts: list[str]
     mass: Fraction
     off: Fraction
+    mass_off: Fraction = ZERO
+    """At most how much the mass itself is off: where rules forbid some of it, it is that of the cells."""
 
 
 def condition_text(space: Space, axis: Axis, held: Held, shown: Callable[[Fraction], str] = shown_number) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from boxqte.answers.asked import Asked
 from boxqte.answers.existence import settled
-from boxqte.answers.result import Result
+from boxqte.answers.result import Result, ruled_of
 from boxqte.engines.mixture import run_pieces, summed
 from boxqte.engines.protocol import Companions, Decided, Engine, Limits, Outcome, Status, Watch
 from boxqte.engines.refusals import refuse
@@ -48,6 +48,7 @@ def search(
         if own.store is not None:
             own.store.finish(part.decided, part.status)
         decided = part.decided if recorded else settled(own.grid, part, own.store, limits)
+        decided = replace(decided, low=max(Fraction(decided.low), own.grid.forbidden_mass))
         decided_of.append(decided.lowered(own.grid.mass_error))
     sums = outcome.status is Status.CONVERGED or len(pieces) == 1
     decided = summed(pieces, decided_of) if sums else outcome.decided
@@ -67,6 +68,7 @@ def remembered(
             decided=decided,
             statistical=None,
             space_fingerprint=own.grid.space.fingerprint(),
+            ruled=ruled_of(own.grid.space, [Piece(Fraction(1), own.grid)]),
             asked=own,
         )
         for part, decided, own in zip(found.pieces, found.decided_of, asked)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from boxqte.answers.allowed import allowed_by_cell, allowed_mass, at_most
 from boxqte.answers.asked import Asked, Ends, boxes_by_cell, cell_words, searched, support_boxes
 from boxqte.answers.regions import RegionStore, held_cells
 from boxqte.engines.box.classes import ClassProblem
@@ -50,15 +51,17 @@ def profile_table(asked: Asked, decided: Decided, attribute: str, limits: Limits
     if key not in asked.answers:
         asked.answers[key] = _counted_in_all(asked, at, limits)
     counted: Counted = asked.answers[key]
-    ends = _tightened(counted.ends, decided, axis.masses)
+    masses = allowed_by_cell(asked, at) if asked.grid.forbidden else axis.masses
+    ends = _tightened(counted.ends, decided, masses)
     lower, upper = sum((low for low, _ in ends), ZERO), sum((high for _, high in ends), ZERO)
+    least, most = allowed_mass(asked)  # what is shown are shares of what the rules leave
     rows = []
-    for cell, mass, (low, high) in zip(axis.cells, axis.masses, ends):
+    for cell, mass, (low, high) in zip(axis.cells, masses, ends):
         # A share grows with the mass of its own cell and falls with that of the others.
         share = _outward((low, low + upper - high), (high, high + lower - low)) if upper else (math.nan, math.nan)
         density = _outward((low, mass), (high, mass)) if mass else (math.nan, math.nan)
         value = part_text(axis.attribute, part_of_cell(axis, cell))
-        rows.append((value, float(mass), down(low), up(high), *share, *density))
+        rows.append((value, float(mass / most), down(low / most), at_most(high, least), *share, *density))
     columns = ["value", "mass", "lower", "upper", "share_lower", "share_upper", "density_lower", "density_upper"]
     table = pd.DataFrame(rows, columns=columns)
     table.attrs |= {"attribute": attribute, "converged": counted.done}
@@ -108,7 +111,7 @@ def _counted(asked: Asked, at: int, limits: Limits) -> Counted:
         store = asked.regions()
         if isinstance(store.problem, ClassProblem) and store.complete and at in store.problem.axis_ids:
             return _of_pure_boxes(store, store.problem, at, axis)
-        return _by_mass(asked, axis, limits)
+        return _by_mass(asked, at, axis, limits)
     return _by_box(asked, axis, limits)
 
 
@@ -119,6 +122,8 @@ def _most(decided: Decided) -> Fraction:
 def same_for_all(grid: AnyGrid, axis: Axis) -> bool:
     """Whether the verdict on x does not depend on its value here: no tree asks, or only classes count and all x' are free."""
     asked = any(grid.axes[cut.axis] is axis for cut in grid.cuts)
+    if any(grid.axes[a] is axis for one in grid.forbidden for a, _ in one.masks):
+        return False
     if not grid.has_tolerance:
         return not asked or (axis.sensitive and grid.mutual)
     return not asked and not axis.sensitive
@@ -191,13 +196,14 @@ def _divided(store: RegionStore, i: int, n_cells: int) -> tuple[list[Fraction], 
     return known, parts
 
 
-def _by_mass(asked: Asked, axis: Axis, limits: Limits) -> Counted:
+def _by_mass(asked: Asked, at: int, axis: Axis, limits: Limits) -> Counted:
     """x' may have another value: one search a cell, with all mass of x in it."""
     ends: list[Ends] = []
     done = True
     rounding = asked.regions().rounding
-    for cell, mass in zip(axis.cells, axis.masses):
-        if not mass:
+    allowed = allowed_by_cell(asked, at) if asked.grid.forbidden else axis.masses
+    for cell, mass, left in zip(axis.cells, axis.masses, allowed):
+        if not left:
             ends.append((ZERO, ZERO))
             continue
         part = part_of_cell(axis, cell)

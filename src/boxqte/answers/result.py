@@ -5,17 +5,23 @@ from __future__ import annotations
 import builtins
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from boxqte.answers.asked import Asked
 from boxqte.engines.protocol import Decided, Statistical, Status
 from boxqte.errors import EngineError
 from boxqte.exact import down, up
 from boxqte.models.decision import DecisionRule
+from boxqte.questions.grid import AnyGrid
 from boxqte.questions.properties import Property
 from boxqte.space.space import Space
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 THE_SPACE = "the space"
 VALUE_ERROR = Fraction(1, 10**6)  # bounds further apart than this are no value, whatever the engine says
@@ -72,6 +78,44 @@ def of_trees(used: int, held: int | None, because: str) -> str:
     return f"{used:,}" if held is None else f"{used:,} of {held:,} ({because})"
 
 
+@dataclass(frozen=True)
+class Ruled:
+    """The rules of the space, and what they forbid of it."""
+
+    rules: tuple[str, ...]
+    forbidden: Fraction
+    """The mass of the forbidden inputs in the whole space; the masses of a result are shares of the rest."""
+    error: Fraction = Fraction(0)
+    """More than it is off: masses by a formula are rounded."""
+
+    @property
+    def allowed(self) -> tuple[Fraction, Fraction]:
+        """The least and the most mass of the inputs that are left."""
+        return 1 - self.forbidden - self.error, 1 - self.forbidden + self.error
+
+    def to_json(self) -> dict[str, Any]:
+        """The rules as a JSON object."""
+        exact = None if self.error else str(self.forbidden)
+        return {"rules": list(self.rules), "forbidden": float(self.forbidden), "forbidden_exact": exact}
+
+
+def among_allowed(mass: float | None, ruled: Ruled | None) -> float | None:
+    """A bound on a mass as a share of the inputs that no rule forbids."""
+    if not mass or ruled is None:
+        return mass
+    least = ruled.allowed[0]
+    return min(up(Fraction(mass) / least), 1.0) if least > 0 else 1.0
+
+
+def ruled_of(space: Space, pieces: Iterable[tuple[Fraction, AnyGrid]]) -> Ruled | None:
+    """What the rules forbid of a question's products, by their weights; None without rules."""
+    if not space.rules:
+        return None
+    own = [(weight * grid.forbidden_mass, weight * grid.mass_error) for weight, grid in pieces]
+    forbidden, error = (sum(masses, Fraction(0)) for masses in zip(*own))
+    return Ruled(tuple(rule.text for rule in space.rules), forbidden, error)
+
+
 @dataclass(frozen=True, eq=False)
 class Result:
     """The answer as data: what is proved, how, and about what. Its attributes are explained in api/quantify.py."""
@@ -92,10 +136,14 @@ class Result:
     details: dict[str, Any] = field(default_factory=dict)
     statistical: Statistical | None = None
     remarks: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
+    """The remarks in a few words each, as they stand beside the number."""
     world: str = THE_SPACE
     """Which inputs count, and for how much."""
     all_confident: bool = False
     """Whether every input is confident by definition, whatever is decided of it."""
+    ruled: Ruled | None = None
+    """What the rules of the space forbid; `decided` counts it as not confident."""
     asked: Asked | None = field(default=None, repr=False)
     """The question behind the answer, for further questions; not part of the JSON form."""
 
@@ -140,12 +188,19 @@ class Result:
             return Bounds(1.0, 1.0)
         low = Fraction(self.decided.low)
         sure = Fraction(self.decided.fair) + Fraction(self.decided.unfair)
-        return Bounds(down(sure), up(max(1 - low, sure)))
+        return self._among_allowed(sure, max(1 - low, sure))
 
     @builtins.property
     def counterexample(self) -> Bounds:
         unfair = Fraction(self.decided.unfair)
-        return Bounds(down(unfair), up(unfair + self.decided.undecided))
+        return self._among_allowed(unfair, unfair + self.decided.undecided)
+
+    def _among_allowed(self, least: Fraction, most: Fraction) -> Bounds:
+        """Bounds on a mass as a share of the inputs that no rule forbids."""
+        if self.ruled is None:
+            return Bounds(down(least), up(most))
+        low, high = self.ruled.allowed
+        return Bounds(down(least / high), min(up(most / low), 1.0) if low > 0 else 1.0)
 
     @builtins.property
     def counted(self) -> tuple[int, int] | None:
@@ -167,6 +222,7 @@ class Result:
                 if self.world == THE_SPACE
                 else self.world
             ),
+            *([] if self.ruled is None else ["what the rules forbid is neither x nor x', and counts in no mass"]),
             p.meaning,
             "margins are summed exactly; `rounding_ambiguous` bounds the mass where the library's own rounding could "
             "matter",
@@ -220,12 +276,18 @@ class Result:
                 "rounding_ambiguous": self.rounding_ambiguous,
                 "input_rounding": self.input_rounding,
             },
+            "rules": None if self.ruled is None else self.ruled.to_json(),
+            "decided": {
+                **{kind: str(Fraction(getattr(self.decided, kind))) for kind in ("fair", "unfair", "low")},
+                "all_confident": self.all_confident,
+            },
             "count": self.count,
             "cells": None if self.counted is None else {"all": self.cells, "counterexample": list(self.counted)},
             "status": str(self.status),
             "guarantee": self.guarantee(),
             "world": self.world,
             "remarks": list(self.remarks),
+            "caveats": list(self.caveats),
             "semantics": self.semantics(),
             "engine": self.engine,
             "seconds": self.seconds,
@@ -234,6 +296,7 @@ class Result:
                 "library": self.model.library,
                 "trees": self.model.trees,
                 "trees_in_file": self.model.trees_in_file or self.model.trees,
+                "trees_because": self.model.trees_because,
                 "leaves": self.model.leaves,
                 "features": self.model.features,
                 "fingerprint": self.model.fingerprint,
@@ -245,7 +308,31 @@ class Result:
             "trace": [list(point) for point in self.trace],
         }
 
-    def save(self, path: str) -> None:
+    def to_row(self) -> dict[str, Any]:
+        """The answer as a row of a table. `lower`, `upper` and `value` are certain; `statistical_...` hold with the
+        `confidence`."""
+        drawn = self.statistical
+        return {
+            "property": str(self.property),
+            "lower": self.lower,
+            "upper": self.upper,
+            "value": self.value,
+            "statistical_lower": None if drawn is None else drawn.lower,
+            "statistical_upper": None if drawn is None else drawn.upper,
+            "confidence": None if drawn is None else drawn.confidence,
+            "status": str(self.status),
+            "seconds": self.seconds,
+            "remarks": " ".join(self.remarks),
+            "caveats": "; ".join(self.caveats),
+        }
+
+    def to_frame(self) -> pd.DataFrame:
+        """The answer as a table of one row, with the columns of `Audit.to_frame`."""
+        import pandas as pd
+
+        return pd.DataFrame([self.to_row()])
+
+    def save(self, path: str | Path) -> None:
         """Write the JSON form."""
         with open(path, "w", encoding="utf-8") as file:
             json.dump(self.to_json(), file, indent=1)
@@ -261,11 +348,16 @@ def world_of(space: Space) -> str:
     >>> world_of(loan_space())
     'the space'
     """
-    return f"a population (a mixture of {len(space.components)} products)" if space.components else THE_SPACE
+    world = f"a population (a mixture of {len(space.components)} products)" if space.components else THE_SPACE
+    if not space.rules:
+        return world
+    return f"{world}, without what {'a rule forbids' if len(space.rules) == 1 else f'{len(space.rules)} rules forbid'}"
 
 
 def asked_of(result: Result) -> Asked:
     """The question behind a result; an error for a result that has none."""
     if result.asked is None:
-        raise EngineError("this result does not know its model any more; call quantify again")
+        raise EngineError(
+            "this result has the numbers alone (read from a file?), not the model; for more, call quantify again"
+        )
     return result.asked

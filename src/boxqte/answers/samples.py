@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from boxqte.answers.allowed import most_unfair
 from boxqte.answers.asked import Asked
 from boxqte.answers.existence import counterexample_cells
 from boxqte.answers.regions import Boxes, RegionStore, held_cells
@@ -116,10 +117,15 @@ def sample(
         weight * max(Fraction(store.mass) - Fraction(store.elsewhere) - store.rounding, Fraction(0))
         for (weight, _), store in zip(sources, stores)
     )
-    share = 1.0 if complete else down(found / max(Fraction(result.counterexample.upper), found)) if found else 0.0
+    share = 1.0 if complete else down(found / max(most_unfair(result), found)) if found else 0.0
     agreed = replayed(asked.model, values, x, other) if replay else None
     denied = np.zeros(0, np.int64) if agreed is None else np.flatnonzero(~agreed)
     return Sample(values.frame(x), values.frame(other), complete, share, agreed is not None, denied)
+
+
+def drawn_columns(asked: Asked, n: int, rng: np.random.Generator) -> tuple[Columns, Columns]:
+    """n counterexamples with a partner each, as columns of values; of a mixture, by their mass in it."""
+    return _drawn_from(_sources(asked), n, rng, 1)
 
 
 def drawn_points(asked: Asked, n: int, rng: np.random.Generator, workers: int) -> Int32Array:
@@ -146,6 +152,14 @@ def drawn_pairs(asked: Asked, n: int, rng: np.random.Generator) -> tuple[Columns
         return None
     sources = _found_in(asked)
     return _drawn_from(sources, n, rng, 1) if sources else None
+
+
+def sampled_columns(
+    result: Result, n: int, rng: np.random.Generator, workers: int
+) -> tuple[GridValues, Columns, Columns]:
+    """n counterexamples with a witness each as columns of values, and what writes them as rows or tables."""
+    sources = _sources(asked_of(result))
+    return sources[0][1].answers["values"], *_drawn_from(sources, n, rng, workers)
 
 
 def _sources(asked: Asked) -> list[tuple[Fraction, Asked]]:
@@ -457,13 +471,13 @@ def shown_partners(grid: AnyGrid, values: GridValues, cells: npt.NDArray[np.inte
 
 
 def alike(grid: AnyGrid, a: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """base cell -> the first and the last cell of the stretch around it in which no cut tells two cells apart.
+    """base cell -> the first and the last cell of the stretch around it in which no cut and no rule tells two cells apart.
 
     All their x' have the same margin. A window of places takes all of a stretch or nothing, so the value of a stretch that is
     nearest to x is within a bounded change, while a cell of it may lie beyond.
     """
     axis = grid.axes[a]
-    masks = [cut.mask for cut in grid.cuts if cut.axis == a]
+    masks = [cut.mask for cut in grid.cuts if cut.axis == a] + masks_of_rules(grid, a)
     n = axis.n_cells
     first, last = np.arange(n), np.arange(n)
     for c in range(1, n):
@@ -473,6 +487,11 @@ def alike(grid: AnyGrid, a: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.
         if first[c + 1] == first[c]:
             last[c] = last[c + 1]
     return first, last
+
+
+def masks_of_rules(grid: AnyGrid, a: int) -> list[int]:
+    """The sets of cells of an axis that rules mention."""
+    return [mask for one in grid.forbidden for axis, mask in one.masks if axis == a]
 
 
 def _some_refined(axis: Any) -> npt.NDArray[np.int64]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -10,7 +10,7 @@ from typing import Any, Self
 from boxqte.answers.quantify import limits_of
 from boxqte.api.quantify import Quantification
 from boxqte.auditing import policy
-from boxqte.auditing.policy import Requirement, check_fits, judged
+from boxqte.auditing.policy import Requirement, check_fits, judged, ruled
 from boxqte.basics.budget import TimeBudget
 from boxqte.basics.checks import function, seconds
 from boxqte.engines import DEFAULT_ENGINE
@@ -65,8 +65,12 @@ class Policy(policy.Policy):
         in the end goes to the open ones.
     engine
         The engine's name; None is the default one.
+    rules
+        Rules beside those of the space (`Space.with_rules`).
     threshold
         The decision rule of the model, in place of its own (`load_model`); `decision_threshold` in a file.
+    population, components
+        The path of a table whose masses count, and of how many products they are a mixture (`boxqte.population`).
 
     Examples
     --------
@@ -85,6 +89,7 @@ class Policy(policy.Policy):
         model: object = None,
         space: Space | Mapping[str, Any] | str | Path | None = None,
         *,
+        rules: str | Iterable[str] = (),
         time_limit: float | None = None,
         engine: str | None = None,
         workers: int | None = None,
@@ -95,19 +100,22 @@ class Policy(policy.Policy):
     ) -> GateReport:
         """Ask about every requirement, each until it is decided; arguments left out are the policy's own.
 
+        `rules` count beside those of the space and of the policy.
+
         After Ctrl-C the rest is not asked, and undecided. `progress` is called with the requirement, its time limit and a
         Progress now and then.
         """
         clock = TimeBudget(self.time_limit if time_limit is None else seconds(time_limit))
         function(progress, "progress")
         model, space = self._subject(model, self.model, "model"), self._subject(space, self.space, "space")
-        bound = read_space(space)
+        bound = ruled(read_space(space), self.rules, rules)
         for requirement in self.requirements:
             check_fits(requirement, bound)
         limits = limits_of(workers=workers, memory_limit=memory_limit)
         rule = self.threshold if threshold is None else threshold
         imported = load_model(model, allow_pickle=allow_pickle, threshold=rule)
         asked = engine or self.engine or DEFAULT_ENGINE
+        bound = self.world(bound, imported)
         return GateReport.of(judged(self, imported, bound, clock, engine=asked, limits=limits, progress=progress))
 
     def _subject(self, given: Any, own: str | None, what: str) -> Any:

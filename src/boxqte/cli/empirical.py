@@ -9,9 +9,11 @@ from boxqte.cli.arguments import (
     OK,
     add_model,
     add_question,
+    add_rules,
     check_output,
     converter,
     given_model,
+    load_space,
     property_of,
     raise_first,
     write_json,
@@ -30,6 +32,7 @@ def add_parser(commands: Any) -> None:
     )
     add_model(parser)
     parser.add_argument("--space", metavar="SPACE.json", required=True, help="the input space, in which x' lies")
+    add_rules(parser)
     parser.add_argument("--data", metavar="DATA.csv", required=True, help="the rows")
     parser.add_argument("--where", metavar="CONDITION", help="only rows that satisfy it, such as \"sex == 'f'\"")
     parser.add_argument("--confidence", metavar="C", type=converter(float, "a number"), default=0.95,
@@ -44,12 +47,11 @@ def run(arguments: argparse.Namespace) -> int:
     prop = property_of(arguments)
     from boxqte.answers.empirical import empirical
     from boxqte.report.text import empirical_text
-    from boxqte.space.space import Space
     from boxqte.space.tables import read_table
 
     found = empirical(
         given_model(arguments),
-        Space.load(arguments.space),
+        load_space(arguments),
         prop,
         read_table(arguments.data),
         where=arguments.where,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from boxqte.cli.arguments import (
     add_display,
     add_reading,
+    add_rules,
     add_work,
     check_output,
     given_model,
@@ -39,6 +40,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("model", metavar="MODEL", nargs="?", help="the model file; left out: the policy's")
     add_reading(parser)
     parser.add_argument("--space", metavar="SPACE.json", help="the input space; left out: the policy's")
+    add_rules(parser)
     add_work(parser, "--engine", "--time-limit", "--workers", "--memory-limit")
     out = add_display(parser)
     out.add_argument("--junit", metavar="FILE", help="write JUnit XML for the build server; - is standard output")
@@ -58,6 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
         report = policy.check(
             given_model(arguments),
             arguments.space,
+            rules=arguments.rule or (),
             time_limit=arguments.time_limit,
             engine=arguments.engine,
             workers=arguments.workers,

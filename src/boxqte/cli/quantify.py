@@ -12,10 +12,10 @@ from boxqte.cli import smtlib
 from boxqte.cli.arguments import (
     INTERRUPTED,
     OK,
-    CommandError,
     add_display,
     add_explorer,
     add_model_and_space,
+    add_population,
     add_question,
     add_work,
     check_explorer,
@@ -23,7 +23,7 @@ from boxqte.cli.arguments import (
     converter,
     property_of,
     raise_first,
-    read_model,
+    read_model_and_space,
     wants_colors,
     write_json,
     write_text,
@@ -43,9 +43,7 @@ def add_parser(commands: Any) -> None:
         description="Measure fairness (with --sensitive) or robustness (without) over the whole input space.",
     )
     add_model_and_space(parser)
-    parser.add_argument("--population", metavar="DATA.csv",
-                        help="the masses are the frequencies of each attribute's values in this table")  # fmt: skip
-    parser.add_argument("--population-where", metavar="CONDITION", help="only of the rows that satisfy the condition")
+    add_population(parser)
     asked = add_question(parser)
     asked.add_argument("--require", metavar="R", help="the least measure: stops once that is decided; exit code 0 it "
                        "holds, 1 it is violated, 3 undecided")  # fmt: skip
@@ -80,18 +78,11 @@ def run(arguments: argparse.Namespace) -> int:
     from boxqte.engines.protocol import Status
     from boxqte.report.progress import show_progress
     from boxqte.report.text import answer_text
-    from boxqte.space.space import Space
 
     engine = arguments.engine or DEFAULT_ENGINE
     confidence = [] if arguments.confidence is None else [f"confidence={arguments.confidence}"]
     options = smtlib.switched(engine, read_options(engine, [*arguments.option, *confidence]), arguments)
-    space = Space.load(arguments.space)
-    prop.check(space)
-    if arguments.population is not None:
-        space = _population(space, arguments)
-    elif arguments.population_where is not None:
-        raise CommandError("--population-where: give the table with --population")
-    model = read_model(arguments)
+    model, space = read_model_and_space(arguments, prop)
     colors = wants_colors(arguments, sys.stderr)
     limit = arguments.time_limit
     with (
@@ -167,19 +158,6 @@ def _say_verdict(requirement: Requirement, result: Result, stream: Any) -> int:
     reason = f"; {check.why}" if check.why else ""
     print(f"{'required':<20} at least {plain(requirement.at_least)}: {check.verdict}{reason}", file=stream)
     return check.verdict.exit_code
-
-
-def _population(space: Space, arguments: argparse.Namespace) -> Space:
-    """The space with the masses of the table, and on standard error how they were taken."""
-    from boxqte.space.populations import population
-    from boxqte.space.tables import read_table
-
-    found = population(space, read_table(arguments.population), where=arguments.population_where)
-    if not arguments.quiet:
-        print(f"boxqte: masses from {found.rows:,} rows of {arguments.population}", file=sys.stderr)
-        for note in found.notes:
-            print(f"boxqte:   {note}", file=sys.stderr)
-    return found.space
 
 
 def _hint(prop: Property, space: Space) -> None:

@@ -10,10 +10,12 @@ from boxqte.basics.numbers import CELL, number_text
 from boxqte.cli.arguments import (
     add_display,
     add_model_and_space,
+    add_population,
     add_question,
     add_work,
     check_output,
     converter,
+    load_space,
     raise_first,
     read_count,
     read_names,
@@ -29,6 +31,7 @@ def add_parser(commands: Any) -> None:
         description="Where the counterexamples are: the regions with the most of them as rules, largest first.",
     )
     add_model_and_space(parser)
+    add_population(parser)
     asked = add_question(parser)
     asked.add_argument("--where", metavar="CONDITION", help="only x that satisfy it count: age >= 60 and sex == 'f'")
     add_work(parser, "--time-limit", "--workers", "--memory-limit")
@@ -45,10 +48,9 @@ def add_parser(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     check_output(arguments.csv, "--csv")
     from boxqte.report.text import answer_text
-    from boxqte.space.space import Space
 
     for name in read_names(arguments.profile, "--profile"):
-        _ = Space.load(arguments.space)[name]  # better now than after the search: is it there?
+        _ = load_space(arguments)[name]  # better now than after the search: is it there?
     result = read_result(arguments)
     table = result.regions(arguments.top, pure=arguments.pure or None)
     if arguments.csv is not None:

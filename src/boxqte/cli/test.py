@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from boxqte.cli.arguments import (
     add_reading,
+    add_rules,
     check_output,
     converter,
     given_model,
+    load_space,
     raise_first,
     read_count,
     write_json,
@@ -40,6 +42,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("model", metavar="MODEL|MODULE:FUNCTION",
                         help="a model file, or a function (or object with predict) in a Python module")  # fmt: skip
     parser.add_argument("--space", metavar="SPACE.json", required=True, help="the input space (boxqte space infer)")
+    add_rules(parser)
     parser.add_argument("--sensitive", metavar="A", required=True, help="the sensitive attribute")
     parser.add_argument("--method", choices=METHODS, default="surrogate", help="the tester (default surrogate)")
     number, whole = converter(float, "a number"), converter(read_count, "a whole number")
@@ -68,14 +71,13 @@ def run(arguments: argparse.Namespace) -> int:
     check_output(arguments.output, "--output")
     check_output(arguments.json, "--json")
     from boxqte.engines.options import options_of, read_settings
-    from boxqte.space.space import Space
     from boxqte.space.tables import read_table
     from boxqte.testers import find_idis, named_tester
 
     method = arguments.method
     options = read_settings(f"tester '{method}'", options_of(named_tester(method).Options), arguments.option)
     seconds = 10.0 if arguments.seconds is None and arguments.tests is None else arguments.seconds
-    space = Space.load(arguments.space)
+    space = load_space(arguments)
     display = _Display(arguments.quiet)
     try:
         found = find_idis(

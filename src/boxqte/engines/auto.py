@@ -8,7 +8,17 @@ from fractions import Fraction
 from boxqte.engines.box.engine import Box
 from boxqte.engines.box.options import BoxOptions
 from boxqte.engines.box.problem import used_axes
-from boxqte.engines.protocol import ALONE, Capability, Companions, Decided, Limits, Outcome, Status, Watch
+from boxqte.engines.protocol import (
+    ALONE,
+    Capability,
+    Companions,
+    Decided,
+    Limits,
+    Outcome,
+    Status,
+    Watch,
+    known_at_first,
+)
 from boxqte.engines.sample.draws import Stratum, WholeSpace
 from boxqte.engines.sample.engine import SampleOptions, sample
 from boxqte.errors import EngineError
@@ -53,9 +63,10 @@ class Auto:
                 outcome = self.box.run(grid, limits, watch, companions)
         except EngineError as refusal:  # the question is beyond the exact engine: draws alone, and say so
             whole = [Stratum(Fraction(1), grid, WholeSpace(), ())]
-            drawn = sample(grid, whole, Decided(), limits, watch, self.options)
+            drawn = sample(grid, whole, Decided(), limits, watch, self.options, certain=known_at_first(grid))
             return replace(drawn, details=drawn.details | {"exact_engine": str(refusal)})
-        if outcome.status is not Status.TIME or outcome.open is None:
+        # where memory ends the search, the time that it has not used goes to the draws
+        if outcome.status not in (Status.TIME, Status.MEMORY) or outcome.open is None:
             return outcome
         # Draws are from the open boxes, so what they are added to is what is proved outside of these.
         outside = outcome.outside or outcome.decided

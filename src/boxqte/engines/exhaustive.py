@@ -15,7 +15,7 @@ from boxqte.engines.protocol import ALONE, Capability, Companions, Decided, Limi
 from boxqte.errors import EngineError
 from boxqte.questions.axes import Axis
 from boxqte.questions.class_grid import ClassGrid, output_values
-from boxqte.questions.grid import AnyGrid, Cut, Grid, Partners, binary
+from boxqte.questions.grid import AnyGrid, Cut, Forbidden, Grid, Partners, binary
 
 G = TypeVar("G", bound=AnyGrid)
 BoolArray = npt.NDArray[np.bool_]
@@ -37,7 +37,7 @@ class Exhaustive:
 
     name = "exhaustive"
     Options = ExhaustiveOptions
-    capabilities = frozenset({Capability.MANY_CLASSES, Capability.PARTNERS})
+    capabilities = frozenset({Capability.MANY_CLASSES, Capability.PARTNERS, Capability.RULES})
 
     def __init__(self, options: ExhaustiveOptions | None = None):
         self.options = options or ExhaustiveOptions()
@@ -81,7 +81,9 @@ def without_idle_axes(grid: G) -> G:
     """
     kept = [at for at, axis in enumerate(grid.axes) if axis.sensitive or len(axis.refined) > 1] or [0]
     cuts = tuple(Cut(kept.index(cut.axis), cut.mask) for cut in grid.cuts)
-    smaller = replace(grid, axes=tuple(grid.axes[at] for at in kept), cuts=cuts)
+    # An axis with one cell is in no mask: a rule that mentions it forbids nothing there, or whatever it is.
+    forbidden = tuple(Forbidden(tuple((kept.index(a), mask) for a, mask in one.masks)) for one in grid.forbidden)
+    smaller = replace(grid, axes=tuple(grid.axes[at] for at in kept), cuts=cuts, forbidden=forbidden)
     if isinstance(smaller, Grid) and smaller.partners is not None and smaller.partners.axis >= 0:
         return replace(smaller, partners=replace(smaller.partners, axis=kept.index(smaller.partners.axis)))
     return smaller
@@ -118,16 +120,33 @@ def _dense_sums(
     return F
 
 
+def allowed_cells(grid: AnyGrid) -> BoolArray:
+    """The base cells that no rule forbids; one value for all of them where there are no rules."""
+    if not grid.forbidden:
+        return np.ones([1] * len(grid.axes), bool)
+    allowed = np.ones([axis.n_cells for axis in grid.axes], bool)
+    for one in grid.forbidden:
+        masks = dict(one.masks)
+        held = [[c for c in range(axis.n_cells) if masks.get(a, -1) >> c & 1] for a, axis in enumerate(grid.axes)]
+        allowed[np.ix_(*held)] = False
+    return allowed
+
+
 def verdicts(grid: Grid, F: npt.NDArray[Any]) -> tuple[BoolArray, BoolArray]:
     """Confidence and counterexample on every refined cell, straight from the definition."""
     own = F[np.ix_(*(a.base for a in grid.axes))]
-    t = grid.thresholds
-    sure_pos, sure_neg = (own >= t.conf_pos).astype(bool), (own <= t.conf_neg).astype(bool)
+    t, allowed = grid.thresholds, allowed_cells(grid)
+    sure_pos, sure_neg = (_of_x(grid, allowed) & side.astype(bool) for side in (own >= t.conf_pos, own <= t.conf_neg))
     if grid.partners is not None and grid.partners.scores:
         return sure_pos | sure_neg, (sure_pos | sure_neg) & _apart(grid, grid.partners, F, own)
-    sees_neg = _reaches(grid, (t.neg >= F).astype(bool), "low")
-    sees_pos = _reaches(grid, (t.pos <= F).astype(bool), "high")
+    sees_neg = _reaches(grid, allowed & (t.neg >= F).astype(bool), "low")
+    sees_pos = _reaches(grid, allowed & (t.pos <= F).astype(bool), "high")
     return sure_pos | sure_neg, _counterexamples(grid, sure_pos & sees_neg, sure_neg & sees_pos)
+
+
+def _of_x(grid: AnyGrid, bits: BoolArray) -> BoolArray:
+    """Bits of base cells as bits of refined cells; one bit for all stays that."""
+    return bits if bits.size == 1 else bits[np.ix_(*(axis.base for axis in grid.axes))]
 
 
 def _counterexamples(grid: Grid, positive: BoolArray, negative: BoolArray) -> BoolArray:
@@ -144,10 +163,11 @@ def class_verdicts(grid: ClassGrid, watch: Watch | None = None) -> tuple[BoolArr
     flat = F.reshape(-1, grid.n_classes)
     confident = np.array([grid.confident(row.tolist()) for row in flat]).reshape(top.shape)
     near = np.ix_(*(a.base for a in grid.axes))
-    own, sure = top[near], confident[near]
+    allowed = allowed_cells(grid)
+    own, sure = top[near], confident[near] & _of_x(grid, allowed)
     unfair = np.zeros(own.shape, bool)
     for k in range(grid.n_classes):
-        unfair |= (own == k) & sure & _reaches(grid, top != k, "low")
+        unfair |= (own == k) & sure & _reaches(grid, (top != k) & allowed, "low")
     return sure, unfair
 
 
@@ -164,9 +184,11 @@ def _apart(grid: Grid, partners: Partners, F: npt.NDArray[Any], own: npt.NDArray
 def _partner_extremes(grid: Grid, partners: Partners, F: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """For every cell the smallest and the largest margin of its partners, straight from the definition; epsilon = 0."""
     others = tuple(i for i, axis in enumerate(grid.axes) if axis.sensitive and i != partners.axis)
+    allowed = allowed_cells(grid)
     found = []
     for best, ranges, nobody in ((np.min, partners.low, FAR), (np.max, partners.high, -FAR)):
-        G = best(F, axis=others, keepdims=True) if others else F
+        G = F if allowed.size == 1 else np.where(allowed, F.astype(object), np.array(nobody, object))
+        G = best(G, axis=others, keepdims=True) if others else G
         if partners.axis < 0:
             found.append(np.broadcast_to(G, F.shape))
             continue
@@ -221,20 +243,20 @@ def _window(bits: BoolArray, axis: Axis, i: int) -> BoolArray:
 def _ambiguous(grid: Grid, F: npt.NDArray[Any]) -> BoolArray:
     """Refined cells whose verdict changes if every margin may be off by the library's rounding error."""
     own = F[np.ix_(*(a.base for a in grid.axes))]
-    t, r = grid.thresholds, grid.rounding
+    t, r, allowed = grid.thresholds, grid.rounding, allowed_cells(grid)
     if grid.partners is not None and grid.partners.scores:
         could, surely = (_apart(grid, grid.partners, F, own, off) for off in (r, -r))
         near_kappa = [abs(own - level) <= r for level in (t.conf_pos, t.conf_neg) if grid.low_possible]
-        return np.asarray(sum(near_kappa, could & ~surely), bool)
+        return np.asarray(sum(near_kappa, could & ~surely), bool) & _of_x(grid, allowed)
     verdict = []
     for sign in (1, -1):
-        sees_neg = _reaches(grid, (t.neg + sign * r >= F).astype(bool), "low")
-        sees_pos = _reaches(grid, (t.pos - sign * r <= F).astype(bool), "high")
+        sees_neg = _reaches(grid, allowed & (t.neg + sign * r >= F).astype(bool), "low")
+        sees_pos = _reaches(grid, allowed & (t.pos - sign * r <= F).astype(bool), "high")
         sure_pos, sure_neg = (own >= t.conf_pos - sign * r).astype(bool), (own <= t.conf_neg + sign * r).astype(bool)
         verdict.append((sure_pos | sure_neg, _counterexamples(grid, sure_pos & sees_neg, sure_neg & sees_pos)))
     (could_be_sure, could_be_unfair), (surely_sure, surely_unfair) = verdict
     changes: BoolArray = (could_be_unfair & ~surely_unfair) | (could_be_sure & ~surely_sure)
-    return changes
+    return changes & _of_x(grid, allowed)
 
 
 def _mass(grid: AnyGrid, bits: BoolArray) -> Fraction:

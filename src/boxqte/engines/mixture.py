@@ -27,6 +27,7 @@ from boxqte.engines.protocol import (
     Saved,
     Status,
     Watch,
+    known_at_first,
 )
 from boxqte.engines.sample.draws import Stratum, WholeSpace
 from boxqte.engines.sample.engine import Sample, SampleOptions, sample
@@ -56,7 +57,7 @@ def run_pieces(
         return Answered(outcome, [outcome])
     if isinstance(engine, Sample):
         nothing = [Outcome(Decided(), Status.POINTS) for _ in pieces]
-        return Answered(_drawn(pieces, nothing, Decided(), limits, watch, engine.options), nothing)
+        return Answered(_drawn(pieces, nothing, Decided(), limits, watch, engine.options, _at_first(pieces)), nothing)
     if not isinstance(engine, Auto):
         return _Run(engine, pieces, limits, watch, beside).answered()
     if limits.time_limit is None:
@@ -66,10 +67,10 @@ def run_pieces(
             certain = _Run(engine.box, pieces, limits, watch, beside).answered()
     except EngineError as refusal:  # the question is beyond the exact engine: draws alone, and say so
         nothing = [Outcome(Decided(), Status.POINTS) for _ in pieces]
-        drawn = _drawn(pieces, nothing, Decided(), limits, watch, engine.options)
+        drawn = _drawn(pieces, nothing, Decided(), limits, watch, engine.options, _at_first(pieces))
         return Answered(replace(drawn, details=drawn.details | {"exact_engine": str(refusal)}), nothing)
     whole = certain.whole
-    if whole.status is not Status.TIME:
+    if whole.status not in (Status.TIME, Status.MEMORY):
         return certain
     drawn = _drawn(pieces, certain.pieces, whole.outside or whole.decided, limits, watch, engine.options, whole.decided)
     both = replace(drawn, rounding_ambiguous=whole.rounding_ambiguous, details=whole.details | drawn.details)
@@ -93,6 +94,11 @@ def _drawn(
         elif outcome.status is not Status.CONVERGED:
             strata.append(Stratum(weight, grid, WholeSpace(), ()))
     return sample(pieces[0].grid, strata, outside, limits, watch, options, certain=certain)
+
+
+def _at_first(pieces: Sequence[Piece]) -> Decided:
+    """What is proved of the whole before any search."""
+    return summed(pieces, [known_at_first(piece.grid) for piece in pieces])
 
 
 def summed(pieces: Sequence[Piece], masses: Iterable[Decided]) -> Decided:
@@ -153,7 +159,7 @@ class _Run:
     def __post_init__(self) -> None:
         n = len(self.pieces)
         self.outcomes = [Outcome(Decided(), Status.TIME) for _ in range(n)]
-        self.proved = [Decided()] * n
+        self.proved = [known_at_first(piece.grid) for piece in self.pieces]
         self.nodes, self.open_boxes = [0] * n, [0] * n
         resumes = Capability.CHECKPOINT in self.engine.capabilities and self.pieces[0].grid.ensemble.is_binary
         resumes = resumes and all(c.recorder is None for c in self.beside)  # a record is written in one go

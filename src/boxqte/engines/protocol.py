@@ -82,6 +82,11 @@ class Decided:
         return lower, max(1 - Fraction(self.unfair) / confident, lower)
 
 
+def known_at_first(grid: AnyGrid) -> Decided:
+    """What is proved before a search: what rules forbid counts as not confident."""
+    return Decided(low=grid.forbidden_mass) if grid.forbidden else Decided()
+
+
 @dataclass(frozen=True)
 class Statistical:
     """An interval that holds with the stated confidence, at all times at once, and the draws behind it.
@@ -375,6 +380,7 @@ class Capability(Enum):
     CERTIFICATE = "certificates"
     CLUSTER = "a Dask cluster"
     PARTNERS = "monotonicity, scores and bounded changes"
+    RULES = "spaces with rules"
 
 
 class Engine(Protocol):

@@ -12,6 +12,7 @@ WORDS: dict[Capability, tuple[type[BoxQTEError], str]] = {
     Capability.CHECKPOINT: (CheckpointError, "cannot save its state (checkpoint)"),
     Capability.CERTIFICATE: (CertificateError, "writes no certificate"),
     Capability.CLUSTER: (EngineError, "runs in this process only"),
+    Capability.RULES: (EngineError, "lets x and x' be any input of the space, also one that a rule forbids"),
     Capability.PARTNERS: (EngineError, "lets x' be any input that differs in a sensitive attribute"),
 }
 
@@ -46,6 +47,7 @@ def refuse(name: str, grid: AnyGrid, companions: Companions) -> None:
         Capability.CHECKPOINT: companions.keeper is not None,
         Capability.CERTIFICATE: companions.recorder is not None,
         Capability.CLUSTER: companions.cluster is not None,
+        Capability.RULES: bool(grid.forbidden),
         Capability.PARTNERS: isinstance(grid, Grid) and grid.partners is not None,
     }
     able = engine_class(name).capabilities
@@ -82,6 +84,8 @@ def refuse(name: str, grid: AnyGrid, companions: Companions) -> None:
             )
         if name == "cegar":
             raise EngineError("engine 'cegar' divides cells, so they cannot count the same; use another engine")
+    if grid.space.rules and companions.recorder is not None:
+        raise CertificateError("certificate: there are none for spaces with rules; leave it out, or the rules")
     moved = [n for n, value in grid.property.tolerances(grid.space).items() if value]
     if companions.recorder is not None and moved:
         raise CertificateError(

@@ -23,6 +23,7 @@ from boxqte.errors import SpaceError
 from boxqte.exact import exact_sum
 from boxqte.models.ensemble import ZERO_BAND, Missing, Test, TreeEnsemble, holds
 from boxqte.space.attributes import Attribute
+from boxqte.space.conditions import Part, cuts_of, holds_in
 
 # (v, 0) separates the points below v from v; (v, 1) separates v from the points above it. They order as tuples do.
 Edge = tuple[Fraction, int]
@@ -104,6 +105,8 @@ class Question:
     """One node for each distinct test."""
     groups: tuple[int, ...] = ()
     """The decision threshold of each value, where it depends on the attribute: values of two groups share no cell."""
+    parts: tuple[Part, ...] = ()
+    """What the space's rules say of the attribute: no cell lies half inside one of these."""
 
     def axis(
         self,
@@ -147,10 +150,11 @@ def finite_axis(question: Question, codes: npt.NDArray[np.float64], columns: Seq
         if tests[at] == Test.IN_SET:
             _check_codes(attribute, codes[:, columns[at]], model.feature_names[model.feature[nodes[at]]])
         outcomes[at] = model.goes_left(nodes[at], read[at])
-    groups: dict[tuple[bytes, int], list[int]] = {}
+    groups: dict[tuple[bytes, int, tuple[bool, ...]], list[int]] = {}
     for value, signature in enumerate(np.packbits(outcomes[:, :n_values].T, axis=1)):
         group = question.groups[value] if question.groups else 0
-        groups.setdefault((signature.tobytes(), group), []).append(value)
+        ruled = tuple(value in part.values for part in question.parts)
+        groups.setdefault((signature.tobytes(), group, ruled), []).append(value)
     cells = [Cell(values=tuple(group)) for group in groups.values()]
     value_masses = attribute.value_masses()
     masses = [sum((value_masses[v] for v in group), Fraction(0)) for group in groups.values()]
@@ -204,10 +208,12 @@ def numeric_axis(question: Question) -> tuple[Axis, list[int]]:
     # A float and a Fraction compare exactly.
     listed = list(zip(values[keys // 2].tolist(), (keys % 2).tolist()))
     start, stop = bisect_right(listed, first), bisect_left(listed, last)
-    inner = [(Fraction(value), side) for value, side in listed[start:stop]]
+    tested = [(Fraction(value), side) for value, side in listed[start:stop]]
+    inner = sorted({*tested, *cuts_of(attribute, question.parts)}) if question.parts else tested
     n = len(inner) + 1
     # How many cells lie to the left of a flip: none or all for those outside the domain.
-    before = np.where(at < start, 0, np.where(at >= stop, n, at - start + 1))
+    left_of = np.array([0, *(bisect_right(inner, edge) for edge in tested), n])
+    before = left_of[np.clip(at - start + 1, 0, len(tested) + 1)]
     masks = _interval_masks(flips, before, n)[:tests]
     if attribute.missing is not None:
         masks = [mask | (absent << n) for mask, absent in zip(masks, _goes_left_missing(question))]
@@ -433,6 +439,20 @@ def cell_mass(attribute: Attribute, cell: Cell) -> Fraction:
     if attribute.kind == "real" and not attribute.range:
         return 1 - (attribute.missing or Fraction(0))
     return attribute.mass_below(cell.high[0]) - attribute.mass_below(cell.low[0])
+
+
+def cells_inside(axis: Axis, part: Part) -> int:
+    """The base cells that lie in a part, as a bit mask; none lies half inside (`Question.parts`)."""
+    return sum(1 << c for c, cell in enumerate(axis.cells) if _inside(axis.attribute, part, cell))
+
+
+def _inside(attribute: Attribute, part: Part, cell: Cell) -> bool:
+    if cell.missing or cell.low is None:
+        return part.missing if cell.missing else cell.values[0] in part.values
+    value, side = cell.low
+    if side:  # the points behind the value, but not itself
+        return any(low <= value < high for low, high in part.spans)
+    return holds_in(attribute, part, value)
 
 
 # --- cells that count the same ---------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -19,13 +20,23 @@ from boxqte.errors import ModelError, PropertyError, SpaceError
 from boxqte.exact import plain
 from boxqte.models.categories import HashedCategories
 from boxqte.models.ensemble import Test, TreeEnsemble
-from boxqte.questions.axes import Axis, Question, bounded_axis, cast_mass, counted_axis, finite_axis, numeric_axis
+from boxqte.questions.axes import (
+    Axis,
+    Question,
+    bounded_axis,
+    cast_mass,
+    cells_inside,
+    counted_axis,
+    finite_axis,
+    numeric_axis,
+)
 from boxqte.questions.class_grid import class_grid
 from boxqte.questions.decisions import attribute_groups, level_unit, thresholds, with_groups
-from boxqte.questions.grid import AnyGrid, Cut, Grid, Partners, Trees, binary
+from boxqte.questions.grid import AnyGrid, Cut, Forbidden, Grid, Partners, Trees, binary
 from boxqte.questions.properties import Monotonicity, Property, ScoreFairness, check_property
 from boxqte.questions.scores import ProbabilityScale
 from boxqte.space.attributes import Attribute
+from boxqte.space.conditions import Part
 from boxqte.space.space import Space
 
 HALF = Fraction(1, 2)
@@ -53,7 +64,7 @@ def build_any_grid(ensemble: TreeEnsemble, space: Space, prop: Property) -> AnyG
             f"{what}: cuts cells further, so that they cannot count the same; leave it out, or the space's mass 'cells'"
         )
     windows: dict[int, list[tuple[int, int]]] = {}
-    owner = match_columns(ensemble, space)
+    owner = match_columns(ensemble, space, prop.sensitive)
     nodes, test_of_node = distinct_tests(ensemble)
     features = ensemble.feature[nodes]
     axis_of_test = np.array([at for at, _ in owner], np.int64)[features]
@@ -62,12 +73,14 @@ def build_any_grid(ensemble: TreeEnsemble, space: Space, prop: Property) -> AnyG
     axes = []
     input_rounding = Fraction(0)
     groups: tuple[int, ...] = ()
+    ruled = _ruled(space)
     for at, attribute in enumerate(space):
         mine = np.flatnonzero(axis_of_test == at)
         tolerance = tolerances.get(attribute.name, Fraction(0))
         own = attribute_groups(ensemble.decision, attribute)
         groups = own or groups
-        question = Question(attribute, attribute.name in prop.sensitive, tolerance, ensemble, nodes[mine], own)
+        parts = ruled.get(attribute.name, ())
+        question = Question(attribute, attribute.name in prop.sensitive, tolerance, ensemble, nodes[mine], own, parts)
         if attribute.is_numeric:
             axis, found = numeric_axis(question)
             if attribute.name in bounded:
@@ -82,8 +95,9 @@ def build_any_grid(ensemble: TreeEnsemble, space: Space, prop: Property) -> AnyG
         if attribute.kind == "real":
             input_rounding += cast_mass(question, counted)
     trees = prune(ensemble, test_of_node, axis_of_test.tolist(), masks, [axis.n_cells for axis in axes])
+    forbidden = _forbidden(space, axes)
     if not ensemble.is_binary:
-        return class_grid(ensemble, space, prop, axes, trees, input_rounding)
+        return replace(class_grid(ensemble, space, prop, axes, trees, input_rounding), forbidden=forbidden)
     all_count = prop.kappa <= HALF and prop.tie == "library"
     if prop.asks_scores and all_count and not _by_probability(ensemble, prop):  # what all x' share cancels
         trees = only_testing(trees, {at for at, axis in enumerate(axes) if axis.sensitive})
@@ -107,8 +121,35 @@ def build_any_grid(ensemble: TreeEnsemble, space: Space, prop: Property) -> AnyG
         partners=_partners(prop, axes, windows, ensemble, bits, rest),
         rounding=math.ceil(error * 2**bits),
         input_rounding=min(input_rounding, Fraction(1)),
+        forbidden=forbidden,
     )
     return with_groups(grid, rest, groups) if groups and not prop.asks_scores else grid
+
+
+def _ruled(space: Space) -> dict[str, tuple[Part, ...]]:
+    """What the rules say of each attribute that they mention."""
+    found: dict[str, dict[Part, None]] = {}
+    for rule in space.rules:
+        for box in rule.boxes:
+            for name, part in box:
+                found.setdefault(name, {})[part] = None
+    return {name: tuple(parts) for name, parts in found.items()}
+
+
+def _forbidden(space: Space, axes: Sequence[Axis]) -> tuple[Forbidden, ...]:
+    """What the rules forbid, as cells; boxes without cells are left out."""
+    at = {axis.attribute.name: (a, axis) for a, axis in enumerate(axes)}
+    masks: dict[tuple[str, Part], int] = {}
+    found: dict[Forbidden, None] = {}
+    for rule in space.rules:
+        for box in rule.boxes:
+            for name, part in box:
+                if (name, part) not in masks:
+                    masks[name, part] = cells_inside(at[name][1], part)
+            if all(masks[pair] for pair in box):
+                own = ((at[name][0], masks[name, part]) for name, part in box)
+                found[Forbidden(tuple((a, mask) for a, mask in own if mask != (1 << axes[a].n_cells) - 1))] = None
+    return tuple(found)
 
 
 def _check_scale(ensemble: TreeEnsemble, prop: Property) -> None:
@@ -134,11 +175,12 @@ def _by_probability(ensemble: TreeEnsemble, prop: Property) -> bool:
     return asks and ensemble.link != "mean"
 
 
-def match_columns(ensemble: TreeEnsemble, space: Space) -> list[tuple[int, int]]:
+def match_columns(ensemble: TreeEnsemble, space: Space, sensitive: Sequence[str]) -> list[tuple[int, int]]:
     """For each model feature, the attribute and the column of that attribute that feed it.
 
     By name; by position where the model carries no names of its own (f0, f1, ... / Column_0, ... / x0, ...). The
-    attribute that chooses a decision threshold may be one that feeds none.
+    attribute that chooses a decision threshold may be one that feeds none; and so may, by name, those that the question or
+    the space calls sensitive: a model that is not given one cannot depend on it, which is an answer.
     """
     rule = None if ensemble.decision is None else ensemble.decision.attribute
     if rule is not None and rule not in space.names:
@@ -158,10 +200,13 @@ def match_columns(ensemble: TreeEnsemble, space: Space) -> list[tuple[int, int]]
             f"the model has a column '{absent[0]}' that no attribute of the space feeds; the space has {_listed(where)}"
         )
     taken = set(names)
-    extra = [column for column in where if column not in taken]
+    unread = {a.name for a in space if not any(ensemble.own_name(column) in taken for column in a.columns)}
+    unread &= {*sensitive, *space.sensitive}
+    extra = [column for column, (i, _) in where.items() if column not in taken and space.names[i] not in unread]
     if extra:
         raise SpaceError(
-            f"the space has a column '{extra[0]}' that the model does not take; the model takes {_listed(names)}"
+            f"the space has a column '{extra[0]}' that the model does not take; the model takes {_listed(names)}, and only "
+            "a sensitive attribute may be none of them"
         )
     return [where[name] for name in names]
 

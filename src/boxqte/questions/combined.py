@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -16,9 +16,10 @@ import numpy as np
 
 from boxqte.errors import EngineError
 from boxqte.questions.axes import Axis, Cell, Int32Array
-from boxqte.questions.grid import AnyGrid, Cut, Grid
+from boxqte.questions.grid import AnyGrid, Cut, Forbidden, Grid
 from boxqte.questions.variations import far_beyond, part_of_cell
 from boxqte.space.attributes import Attribute
+from boxqte.space.boxes import allowed_share
 from boxqte.space.conditions import part_text
 
 NAME = "sensitive value"
@@ -77,7 +78,37 @@ def combined_grid(grid: Grid, chosen: Sequence[Combination]) -> Grid:
         else:
             j = sensitive.index(cut.axis)
             asked.append((new, sum(1 << i for i, combo in enumerate(chosen) if cut.mask >> combo.cells[j] & 1)))
-    return replace(_regrown(grid, asked, new, n), axes=(*(grid.axes[a] for a in others), axis))
+    return replace(
+        _regrown(grid, asked, new, n),
+        axes=(*(grid.axes[a] for a in others), axis),
+        forbidden=_forbidden(grid, chosen, sensitive, where),
+    )
+
+
+def _forbidden(
+    grid: AnyGrid, chosen: Sequence[Combination], sensitive: Sequence[int], where: Mapping[int, int]
+) -> tuple[Forbidden, ...]:
+    """What is forbidden, where the sensitive cells are one of the chosen combinations."""
+    found = []
+    for one in grid.forbidden:
+        masks = dict(one.masks)
+        held = sum(
+            1 << i
+            for i, combo in enumerate(chosen)
+            if all(masks.get(a, -1) >> c & 1 for a, c in zip(sensitive, combo.cells))
+        )
+        if held:
+            own = ((len(where), held),) if held != (1 << len(chosen)) - 1 else ()
+            found.append(Forbidden((*((where[a], mask) for a, mask in one.masks if a in where), *own)))
+    return tuple(found)
+
+
+def forbidden_in(grid: AnyGrid, group: Combination) -> Fraction:
+    """The share of the inputs in a combination that rules forbid, exactly."""
+    sensitive = [a for a, axis in enumerate(grid.axes) if axis.sensitive]
+    where = {a: a for a, axis in enumerate(grid.axes) if not axis.sensitive}
+    boxes = [one.masks for one in _forbidden(grid, [group], sensitive, where)]
+    return 1 - allowed_share(boxes, {a: axis.masses for a, axis in enumerate(grid.axes)})
 
 
 def class_1_grid(grid: Grid, group: Combination) -> Grid:

@@ -6,6 +6,8 @@ import builtins
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +17,7 @@ from boxqte.models.ensemble import TreeEnsemble
 from boxqte.questions.axes import Axis, Int32Array
 from boxqte.questions.properties import Property
 from boxqte.questions.scores import ProbabilityScale
+from boxqte.space.boxes import allowed_share
 from boxqte.space.space import Space
 
 
@@ -24,6 +27,16 @@ class Cut:
 
     axis: int
     mask: int
+
+
+class Forbidden(NamedTuple):
+    """Inputs that a rule of the space forbids: those whose base cells all lie in these masks.
+
+    They are neither x nor x'. No base cell is half inside a mask; the axes that a rule does not mention are not there.
+    """
+
+    masks: tuple[tuple[int, int], ...]
+    """An axis, and the bit mask of its base cells that the rule mentions."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +110,8 @@ class AnyGrid:
     """The library's class and confidence are those of some F within this many units of the exact one."""
     input_rounding: Fraction
     """A bound on the mass of inputs whose path could change when the library rounds real inputs to float32."""
+    forbidden: tuple[Forbidden, ...] = ()
+    """What the space's rules forbid: the union of these. Engines count its mass as not confident, and x' never lies in it."""
 
     @builtins.property  # the field above hides the builtin's name
     def has_tolerance(self) -> bool:
@@ -117,6 +132,11 @@ class AnyGrid:
     def mutual(self) -> bool:
         """Whether x' makes x a counterexample iff x makes x' one (epsilon = 0): classes alone matter, and all exchanges."""
         return not self.low_possible and not self.has_tolerance
+
+    @cached_property
+    def forbidden_mass(self) -> Fraction:
+        """The exact mass of the inputs that the space's rules forbid."""
+        return 1 - allowed_share([one.masks for one in self.forbidden], {a: x.masses for a, x in enumerate(self.axes)})
 
     def n_cells(self) -> int:
         """How many base cells the whole space has."""

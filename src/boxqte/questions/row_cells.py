@@ -30,7 +30,7 @@ class RowCells:
 def read_rows(grid: AnyGrid, table: Table) -> RowCells:
     """The rows of a table as the grid's model would be given them."""
     ensemble, space = grid.ensemble, grid.space
-    owner = match_columns(ensemble, space)
+    owner = match_columns(ensemble, space, grid.property.sensitive)
     codes = {
         attribute.name: list(map(tuple, attribute_codes(attribute, ensemble, feature_of(owner, i)).tolist()))
         for i, attribute in enumerate(space)
@@ -47,7 +47,8 @@ def read_rows(grid: AnyGrid, table: Table) -> RowCells:
     casts = np.isin(ensemble.test, (Test.LESS_F32, Test.AT_MOST_F32))
     narrow = {owner[f][0] for f in np.unique(ensemble.feature[casts]).tolist()}
     cells = np.zeros((rows.n, len(grid.axes)), np.int64)
-    inside = np.array([problem is None for problem in rows.problems])
+    ruled = [any(a == axis for one in grid.forbidden for axis, _ in one.masks) for a in range(len(grid.axes))]
+    inside = np.array([problem is None and not broken for problem, broken in zip(rows.problems, rows.broken)], bool)
     for a, axis in enumerate(grid.axes):
         attribute, values = axis.attribute, rows.values[axis.attribute.name]
         place: dict[Any, int] = {
@@ -59,8 +60,17 @@ def read_rows(grid: AnyGrid, table: Table) -> RowCells:
             for value in {v for v in values if v not in WORDS}:
                 seen = as_the_model_reads(value, a in narrow) if attribute.kind == "real" else value
                 place[value] = max(bisect_right(edges, (seen, 0)) - 1, 0)
+                if ruled[a] and seen != value:  # rules are about the number as it was written
+                    exact = max(bisect_right(edges, (value, 0)) - 1, 0)
+                    place[value] = exact if _no_test_between(grid, a, place[value], exact) else place[value]
         else:
             place |= {v: i for i, cell in enumerate(axis.refined) for v in cell.values}
         cells[:, a] = [place[v] for v in values]
     inside &= (cells >= 0).all(axis=1)
     return RowCells(rows, np.maximum(cells, 0), inside)
+
+
+def _no_test_between(grid: AnyGrid, a: int, one: int, other: int) -> bool:
+    """Whether no test of the trees tells two refined cells of an axis apart."""
+    base = grid.axes[a].base
+    return all(cut.mask >> base[one] & 1 == cut.mask >> base[other] & 1 for cut in grid.cuts if cut.axis == a)

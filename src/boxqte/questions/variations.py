@@ -10,14 +10,16 @@ from boxqte.errors import SpaceError
 from boxqte.questions.axes import Axis, Cell
 from boxqte.questions.building import build_any_grid
 from boxqte.questions.grid import AnyGrid, Grid, binary
-from boxqte.space.conditions import Part, mass_of, restrict_space, whole
+from boxqte.space.conditions import Part, mass_of, restricted, whole
+from boxqte.space.rules import share_of_allowed
+from boxqte.space.space import Space
 
 
 def restricted_grid(grid: AnyGrid, parts: Mapping[str, Part], text: str) -> tuple[AnyGrid, Fraction]:
     """The same question, where only x inside the parts count; and the mass that they had."""
     if grid.space.mass is not None:
         return _restricted_cells(grid, parts, text)
-    space, share, only_missing = restrict_space(grid.space, parts, text)
+    space, share, only_missing = _restricted_space(grid.space, parts, text)
     changed = build_any_grid(grid.ensemble, space, grid.property)
     if isinstance(changed, Grid):
         changed = replace(changed, thresholds=binary(grid).thresholds)
@@ -26,7 +28,7 @@ def restricted_grid(grid: AnyGrid, parts: Mapping[str, Part], text: str) -> tupl
         if axis.masses != old.masses and _only_missing(old):  # so it was restricted before
             part = parts.get(axis.attribute.name)
             if part is not None and not part.missing:
-                raise SpaceError(f"condition {text!r}: no input of the space satisfies it with positive mass")
+                raise _nobody(text)
             if part is not None:  # the space does not know that all its mass is on the missing value
                 share /= mass_of(old.attribute, part)
             axes[at] = replace(axis, masses=old.masses, refined_masses=old.refined_masses)
@@ -38,7 +40,39 @@ def restricted_grid(grid: AnyGrid, parts: Mapping[str, Part], text: str) -> tupl
             masses=tuple(Fraction(cell.missing) for cell in axis.cells),
             refined_masses=tuple(Fraction(cell.missing) for cell in axis.refined),
         )
-    return replace(changed, axes=tuple(axes)), share
+    return _not_emptied(replace(changed, axes=tuple(axes)), text), share
+
+
+def _not_emptied(grid: AnyGrid, text: str) -> AnyGrid:
+    """The grid, if its rules leave something of it."""
+    if grid.forbidden and grid.forbidden_mass == 1:
+        raise _nobody(text)
+    return grid
+
+
+def _restricted_space(space: Space, parts: Mapping[str, Part], text: str) -> tuple[Space, Fraction, list[str]]:
+    """The space with all mass inside the parts, the mass that they had, and the attributes of which only the missing
+    value is left (their masses are for the grid to set)."""
+    share = Fraction(1)
+    only_missing = []
+    own = {attribute.name: attribute for attribute in space}
+    for name, part in parts.items():
+        mass = mass_of(own[name], part)
+        if not mass:
+            raise _nobody(text)
+        share *= mass
+        changed = restricted(own[name], part)
+        if changed is None:
+            only_missing.append(name)
+        else:
+            own[name] = changed
+    if space.rules and not only_missing and not share_of_allowed(list(own.values()), space.rules):
+        raise _nobody(text)
+    return space.with_attributes(own.values()), share, only_missing
+
+
+def _nobody(text: str) -> SpaceError:
+    return SpaceError(f"condition {text!r}: no input of the space satisfies it with positive mass")
 
 
 def _restricted_cells(grid: AnyGrid, parts: Mapping[str, Part], text: str) -> tuple[AnyGrid, Fraction]:
@@ -52,7 +86,7 @@ def _restricted_cells(grid: AnyGrid, parts: Mapping[str, Part], text: str) -> tu
                              "leave it out, or the space's mass 'cells'")  # fmt: skip
         mass = sum((m for m, inside in zip(axes[at].masses, held) if inside), Fraction(0))
         if not mass:
-            raise SpaceError(f"condition {text!r}: no input of the space satisfies it with positive mass")
+            raise _nobody(text)
         masses = tuple(m / mass if inside else Fraction(0) for m, inside in zip(axes[at].masses, held))
         axes[at], share = replace(axes[at], masses=masses, refined_masses=masses), share * mass
     return replace(grid, axes=tuple(axes)), share

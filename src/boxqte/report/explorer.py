@@ -86,7 +86,7 @@ def model_data(ensemble: TreeEnsemble, space: Space) -> dict[str, Any]:
     unit = math.lcm(*(Fraction(v).denominator for v in ensemble.value[:, 0].tolist()), ensemble.base[0].denominator)
     leaf = ensemble.test == Test.LEAF
     shift = Fraction(1, 2) if ensemble.link == "mean" else Fraction(0)
-    owner = match_columns(ensemble, space)
+    owner = match_columns(ensemble, space, space.names)
     nodes = np.flatnonzero(ensemble.test == Test.IN_SET).tolist()
     return {
         "roots": ensemble.roots.tolist(),

@@ -9,7 +9,7 @@ import math
 import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
@@ -218,6 +218,11 @@ class Attribute:
         if high == self.low:
             return present if point > self.low else Fraction(0)
         return present * min(max((point - self.low) / (high - self.low), Fraction(0)), Fraction(1))
+
+    def evened(self) -> Attribute:
+        """The same finite domain with the same mass for every value."""
+        absent = None if self.missing is None or self.size is None else Fraction(1, self.size)
+        return replace(self, weights=None, histogram=None, distribution=None, missing=absent)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object that `Attribute.from_json` reads back to an equal attribute."""

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 from boxqte.basics.checks import did_you_mean
 from boxqte.errors import SpaceError
-from boxqte.exact import fraction, plain
+from boxqte.exact import fraction, plain, shown
 from boxqte.space.attributes import Attribute, Histogram
-from boxqte.space.space import Space
 
 MISSING = "missing"
 ACCEPTED = (
@@ -26,6 +25,15 @@ ACCEPTED = (
 )
 
 Span = tuple[Fraction, Fraction]
+
+
+class Attributes(Protocol):
+    """What a condition is about: a space, or what is to become one."""
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    def __getitem__(self, name: str, /) -> Attribute: ...
 
 
 @dataclass(frozen=True)
@@ -51,7 +59,23 @@ class Part:
     @property
     def edges(self) -> frozenset[Fraction]:
         """Where a number may lie inside while its neighbours do not, or the other way round."""
-        return self.points | frozenset(end for span in self.spans for end in span)
+        return self.points | self.lacks | frozenset(end for span in self.spans for end in span)
+
+
+def cuts_of(attribute: Attribute, parts: Iterable[Part]) -> set[tuple[Fraction, int]]:
+    """The edges inside a numeric domain at which one of the parts begins or ends: (v, 0) before v, (v, 1) behind it."""
+    found = set()
+    for part in parts:
+        if attribute.kind == "integer":
+            found |= {(end, 0) for span in part.spans for end in span if attribute.low < end <= attribute.high}
+            continue
+        for v in part.edges:
+            held = part.has(v)
+            if attribute.low < v <= attribute.high and held != any(a < v <= b for a, b in part.spans):
+                found.add((v, 0))
+            if attribute.low <= v < attribute.high and held != any(a <= v < b for a, b in part.spans):
+                found.add((v, 1))
+    return found
 
 
 def whole(attribute: Attribute) -> Part:
@@ -94,7 +118,7 @@ def both(a: Part, b: Part) -> Part:
 
 def _with_edges(part: Part, inside: set[Fraction], known: frozenset[Fraction]) -> Part:
     """The part, of whose known edges just these lie inside."""
-    lacks = (part.edges & known) - inside
+    lacks = frozenset(e for e in known - inside if any(low <= e <= high for low, high in part.spans))
     return replace(part, lacks=lacks, points=frozenset(e for e in inside if not replace(part, lacks=lacks).has(e)))
 
 
@@ -109,7 +133,7 @@ def holds_in(attribute: Attribute, part: Part, value: Fraction | int | None) -> 
     return part.has(Fraction(value))
 
 
-def parse_condition(text: str, space: Space) -> dict[str, Part]:
+def parse_condition(text: str, space: Attributes) -> dict[str, Part]:
     """The part of each attribute's domain that the condition leaves; attributes that it does not name are not there.
 
     Parameters
@@ -117,7 +141,7 @@ def parse_condition(text: str, space: Space) -> dict[str, Part]:
     text
         Comparisons joined by `and`: `age >= 60 and sex == 'f'`, `30 <= age < 40`, `race in ['A', 'B']`,
         `income == missing`. A name that is no identifier goes between backticks. Values are the attribute's values or
-        labels. `or` and `not` may join comparisons of one attribute.
+        labels; those that are words need no quotes. `or` and `not` may join comparisons of one attribute.
 
     Examples
     --------
@@ -125,26 +149,38 @@ def parse_condition(text: str, space: Space) -> dict[str, Part]:
     >>> parse_condition("age >= 30", loan_space())["age"].spans
     ((Fraction(30, 1), Fraction(101, 1)),)
     """
+    reader, tree = read_formula(text, space, "condition", ACCEPTED)
+    return reader.conjunction(tree)
+
+
+def read_formula(text: object, attributes: Attributes, what: str, accepted: str) -> tuple[Reader, ast.expr]:
+    """The text as a tree, and who reads its comparisons; errors call it `what` and say what would be accepted."""
     if not isinstance(text, str):
-        raise SpaceError(f'condition: expected a text such as "age >= 60", found {text!r}')
+        raise SpaceError(f'{what}: expected a text such as "age >= 60", found {shown(text)}')
     names: dict[str, str] = {}
 
     def stand_in(match: re.Match[str]) -> str:
         return names.setdefault(match[1], f"name_{len(names)}_in_backticks")
 
-    source = re.sub(r"`([^`]*)`", stand_in, text)
+    source = re.sub(r"`([^`]*)`", stand_in, text).strip()
     try:
-        tree = ast.parse(source.strip(), mode="eval").body
+        tree = ast.parse(source, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise SpaceError(f"condition {text!r}: cannot be read; accepted are {ACCEPTED}") from None
-    return _Reader(text, space, {stand: name for name, stand in names.items()}).conjunction(tree)
+        raise SpaceError(f"{what} {text!r}: cannot be read; accepted are {accepted}") from None
+    return Reader(text, source, attributes, {stand: name for name, stand in names.items()}, what, accepted), tree
 
 
 @dataclass(frozen=True)
-class _Reader:
+class Reader:
+    """Reads the comparisons of one text."""
+
     text: str
-    space: Space
+    source: str
+    """The text with a stand-in for every name in backticks."""
+    space: Attributes
     quoted: Mapping[str, str]
+    what: str
+    accepted: str
 
     def conjunction(self, node: ast.expr) -> dict[str, Part]:
         match node:
@@ -157,7 +193,7 @@ class _Reader:
             case ast.BoolOp(op=ast.Or(), values=terms):
                 found = [self._single(term) for term in terms]
                 if len({attribute.name for attribute, _ in found}) > 1:
-                    raise self._refused("'or' joins different attributes")
+                    raise self.refused("'or' joins different attributes")
                 attribute = found[0][0]
                 rest = whole(attribute)  # a or b is not (not a and not b)
                 for _, part in found:
@@ -168,12 +204,12 @@ class _Reader:
                 return {attribute.name: without(attribute, part)}
             case ast.Compare():
                 return self._comparison(node)
-        raise self._refused(f"'{ast.unparse(node)}' is no comparison")
+        raise self.refused(f"'{ast.unparse(node)}' is no comparison")
 
     def _single(self, node: ast.expr) -> tuple[Attribute, Part]:
         parts = self.conjunction(node)
         if len(parts) != 1:
-            raise self._refused("'or' and 'not' take comparisons of one attribute")
+            raise self.refused("'or' and 'not' take comparisons of one attribute")
         ((name, part),) = parts.items()
         return self.space[name], part
 
@@ -181,31 +217,44 @@ class _Reader:
         parts: dict[str, Part] = {}
         sides = [node.left, *node.comparators]
         for left, operator, right in zip(sides, node.ops, sides[1:]):
-            swapped = not self._is_attribute(left)
-            name, value = (right, left) if swapped else (left, right)
-            if not self._is_attribute(name):
-                raise self._refused(f"'{ast.unparse(node)}' names no attribute; attributes are {self._attributes()}")
-            attribute = self._attribute(name)
-            part = self._part(attribute, operator, value, swapped)
+            attribute, part = self.part(left, operator, right)
             parts[attribute.name] = both(parts[attribute.name], part) if attribute.name in parts else part
         return parts
 
-    def _is_attribute(self, node: ast.expr) -> bool:
+    def part(self, left: ast.expr, operator: ast.cmpop, right: ast.expr) -> tuple[Attribute, Part]:
+        """One comparison: its attribute, and the part of the domain for which it holds."""
+        swapped = not self.is_attribute(left) and (self.is_attribute(right) or not self._is_name(left))
+        name, value = (right, left) if swapped else (left, right)
+        if not self._is_name(name):
+            written = ast.unparse(ast.Compare(left, [operator], [right]))
+            raise self.refused(f"'{written}' names no attribute; attributes are {self._attributes()}")
+        attribute = self.attribute(name)
+        return attribute, self._part(attribute, operator, value, swapped)
+
+    def is_attribute(self, node: ast.expr) -> bool:
+        """Whether it is the name of an attribute."""
+        return self._is_name(node) and self._name(node) in self.space.names
+
+    def _is_name(self, node: ast.expr) -> bool:
         return isinstance(node, ast.Name) and node.id != MISSING
 
-    def _attribute(self, node: ast.expr) -> Attribute:
+    def _name(self, node: ast.expr) -> str:
         assert isinstance(node, ast.Name)
-        name = self.quoted.get(node.id, node.id)
+        return self.quoted.get(node.id, node.id)
+
+    def attribute(self, node: ast.expr) -> Attribute:
+        """The attribute that a name means."""
+        name = self._name(node)
         if name not in self.space.names:
             meant = did_you_mean(name, self.space.names)
-            raise self._refused(f"'{name}' is not an attribute{meant}; attributes are {self._attributes()}")
+            raise self.refused(f"'{name}' is not an attribute{meant}; attributes are {self._attributes()}")
         return self.space[name]
 
     def _part(self, attribute: Attribute, operator: ast.cmpop, value: ast.expr, swapped: bool) -> Part:
         match operator, value:
             case ((ast.In() | ast.NotIn()), (ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items))):
                 if swapped:
-                    raise self._refused("'in' has the attribute on its left")
+                    raise self.refused("'in' has the attribute on its left")
                 rest = whole(attribute)
                 for item in items:
                     rest = both(rest, without(attribute, self._equal(attribute, item)))
@@ -216,11 +265,11 @@ class _Reader:
                 return without(attribute, self._equal(attribute, value))
             case ((ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE()), _):
                 return self._ordered(attribute, operator, value, swapped)
-        raise self._refused(f"'{ast.unparse(value)}' is no value or list of values")
+        raise self.refused(f"'{ast.unparse(value)}' is no value or list of values")
 
     def _ordered(self, attribute: Attribute, operator: ast.cmpop, value: ast.expr, swapped: bool) -> Part:
         if not attribute.is_numeric:
-            raise self._refused(f"'{attribute.name}' is {attribute.kind} and has no order; use == or in")
+            raise self.refused(f"'{attribute.name}' is {attribute.kind} and has no order; use == or in")
         limit = self._number(attribute, value)
         below = isinstance(operator, (ast.Lt, ast.LtE)) != swapped
         closed = isinstance(operator, (ast.LtE, ast.GtE))
@@ -245,38 +294,43 @@ class _Reader:
             isinstance(value, ast.Constant) and value.value is None
         ):
             if attribute.missing is None:
-                raise self._refused(f"'{attribute.name}' is never missing in this space")
+                raise self.refused(f"'{attribute.name}' is never missing in this space")
             return Part(missing=True)
         if attribute.is_numeric:
             number = self._number(attribute, value)
             if attribute.kind == "real":
                 if attribute.low != attribute.high:
-                    raise self._refused(f"'{attribute.name}' is real: one value has no mass; give a range")
+                    raise self.refused(f"'{attribute.name}' is real: one value has no mass; give a range")
                 return _present(attribute) if number == attribute.low else Part()
             inside = attribute.low <= number <= attribute.high and number.denominator == 1
             return Part(spans=((number, number + 1),)) if inside else Part()
-        wanted = self._constant(value)
+        wanted = self._constant(value, unquoted=True)
         for index, known in enumerate(attribute.values):
             if known == wanted or (isinstance(wanted, str) and wanted in (str(known), attribute.label_of(index))):
                 return Part(values=frozenset([index]))
-        shown = ", ".join(attribute.label_of(i) for i in range(min(len(attribute.values), 12)))
-        raise self._refused(f"'{attribute.name}' has no value {wanted!r}; it has {shown}")
+        listed = ", ".join(attribute.label_of(i) for i in range(min(len(attribute.values), 12)))
+        raise self.refused(f"'{attribute.name}' has no value {wanted!r}; it has {listed}")
 
     def _number(self, attribute: Attribute, value: ast.expr) -> Fraction:
         constant = self._constant(value)
-        return fraction(constant, SpaceError, f"condition {self.text!r}, '{attribute.name}'")
+        return fraction(constant, SpaceError, f"{self.what} {self.text!r}, '{attribute.name}'")
 
-    def _constant(self, value: ast.expr) -> Any:
+    def _constant(self, value: ast.expr, unquoted: bool = False) -> Any:
         try:
             return ast.literal_eval(value)
         except ValueError:
-            raise self._refused(f"'{ast.unparse(value)}' is no value; texts go in quotes") from None
+            pass
+        if unquoted and self._is_name(value):
+            return self._name(value)
+        if unquoted and isinstance(value, ast.BinOp):  # Assoc-voc
+            return ast.get_source_segment(self.source, value)
+        raise self.refused(f"'{ast.unparse(value)}' is no value; texts go in quotes")
 
     def _attributes(self) -> str:
         return ", ".join(self.space.names)
 
-    def _refused(self, why: str) -> SpaceError:
-        return SpaceError(f"condition {self.text!r}: {why}; accepted are {ACCEPTED}")
+    def refused(self, why: str) -> SpaceError:
+        return SpaceError(f"{self.what} {self.text!r}: {why}; accepted are {self.accepted}")
 
 
 def _end(attribute: Attribute) -> Fraction:
@@ -346,22 +400,3 @@ def shown_number(value: Fraction) -> str:
     """A rational as people read it: an integer, or the shortest decimal that is the same float."""
     exact = plain(value)
     return str(exact) if not isinstance(exact, str) else repr(float(value))
-
-
-def restrict_space(space: Space, parts: Mapping[str, Part], text: str) -> tuple[Space, Fraction, list[str]]:
-    """The space with all mass inside the parts, the mass that they had, and the attributes of which only the missing
-    value is left (their masses are for the grid to set)."""
-    share = Fraction(1)
-    only_missing = []
-    for name, part in parts.items():
-        attribute = space[name]
-        mass = mass_of(attribute, part)
-        if not mass:
-            raise SpaceError(f"condition {text!r}: no input of the space satisfies it with positive mass")
-        share *= mass
-        changed = restricted(attribute, part)
-        if changed is None:
-            only_missing.append(name)
-        else:
-            space = space.with_attribute(changed)
-    return space, share, only_missing

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ import numpy.typing as npt
 from boxqte.errors import SpaceError
 from boxqte.exact import shown
 from boxqte.space.attributes import Attribute
-from boxqte.space.conditions import holds_in, parse_condition
+from boxqte.space.conditions import Part, holds_in, parse_condition
+from boxqte.space.rules import Rule
 from boxqte.space.space import Space
 from boxqte.space.tables import Table, exact_number
 
@@ -39,6 +41,7 @@ class TableRows:
         self.space = space
         self.n = table.n_rows
         self.values: dict[str, list[Any]] = {}
+        self._held: dict[tuple[str, Part], npt.NDArray[np.bool_]] = {}
         self.problems: list[tuple[str, str] | None] = [None] * self.n
         """The first attribute of which a row says something outside the space, and what; None for a row inside."""
         for attribute in space:
@@ -52,7 +55,34 @@ class TableRows:
     @property
     def why(self) -> list[str]:
         """Why each row is not in the space; '' if it is."""
-        return ["" if problem is None else ": ".join(problem) for problem in self.problems]
+        own = ["" if problem is None else ": ".join(problem) for problem in self.problems]
+        return [said or broken for said, broken in zip(own, self.broken)]
+
+    @cached_property
+    def broken(self) -> list[str]:
+        """The first rule of the space that each row breaks, in words; '' if it breaks none."""
+        found = [""] * self.n
+        for rule in reversed(self.space.rules):
+            for row in np.flatnonzero(self.breaks(rule)).tolist():
+                found[row] = f"forbidden by the rule {rule.text!r}"
+        return found
+
+    def breaks(self, rule: Rule) -> npt.NDArray[np.bool_]:
+        """Which rows a rule forbids; a value outside the space breaks none."""
+        found = np.zeros(self.n, bool)
+        for box in rule.boxes:
+            inside = np.ones(self.n, bool)
+            for name, part in box:
+                inside &= self._in_part(name, part)
+            found |= inside
+        return found
+
+    def _in_part(self, name: str, part: Part) -> npt.NDArray[np.bool_]:
+        if (name, part) not in self._held:
+            attribute, values = self.space[name], self.values[name]
+            verdicts = {v: v != OUTSIDE and holds_in(attribute, part, None if v == MISSING else v) for v in set(values)}
+            self._held[name, part] = np.array([verdicts[value] for value in values], bool)
+        return self._held[name, part]
 
     def chosen(self, where: str | None) -> npt.NDArray[np.bool_]:
         """Which rows satisfy the condition; a value outside the space satisfies none."""
@@ -60,9 +90,7 @@ class TableRows:
         if where is None:
             return found
         for name, part in parse_condition(where, self.space).items():
-            attribute, values = self.space[name], self.values[name]
-            verdicts = {v: v != OUTSIDE and holds_in(attribute, part, None if v == MISSING else v) for v in set(values)}
-            found &= np.array([verdicts[value] for value in values])
+            found &= self._in_part(name, part)
         if not found.any():
             raise SpaceError(f"condition {where!r}: no row of the table satisfies it")
         return found

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,6 +18,7 @@ from boxqte.exact import MAX_LENGTH, Number, fraction, shown
 from boxqte.space.attributes import Attribute, DecimalText, Histogram, list_field, read_formula
 from boxqte.space.components import Component, checked_components, marginals, read_component
 from boxqte.space.distributions import Distribution
+from boxqte.space.rules import Rule, allowed_count, emptying, read_rules, share_of_allowed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,6 +50,8 @@ class Space:
     components: tuple[Component, ...] = ()
     """A mixture of products, the population (`with_components`); the attributes have the mixture's marginals then. Empty: the
     product of the attributes' masses."""
+    rules: tuple[Rule, ...] = ()
+    """What no input may be (`with_rules`): forbidden inputs are neither x nor x'."""
 
     def __init__(
         self,
@@ -57,6 +61,7 @@ class Space:
         sensitive: Iterable[str] = (),
         mass: Literal["cells"] | None = None,
         components: Iterable[Component] = (),
+        rules: Iterable[str | Rule] = (),
     ):
         given = tuple(attributes) if isinstance(attributes, Iterable) else (attributes,)
         for attribute in given:
@@ -92,6 +97,12 @@ class Space:
         for name in self.sensitive:
             if name not in self.names:
                 raise SpaceError(f"sensitive: {self._no_attribute(name)}")
+        object.__setattr__(self, "rules", read_rules(rules, self.attributes))
+        if self.rules and mass is not None:
+            raise SpaceError("rules: cut cells further, so that they cannot count the same; leave them out, or the space's "
+                             "mass 'cells'")  # fmt: skip
+        if self.rules and not self.allowed:
+            raise SpaceError(f"rules: no input is left with positive mass; {emptying(self.rules, self._products())}")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -118,20 +129,66 @@ class Space:
         return len(self.attributes)
 
     def count(self) -> int | None:
-        """How many inputs there are; None if an attribute is real."""
-        sizes = [a.size for a in self.attributes]
-        return None if None in sizes else math.prod(s for s in sizes if s is not None)
+        """How many inputs there are that no rule forbids; None if an attribute is real."""
+        return allowed_count(self.attributes, self.rules)
+
+    @cached_property
+    def allowed(self) -> Fraction:
+        """The mass of the inputs that no rule forbids, exactly.
+
+        Examples
+        --------
+        >>> space = Space([Attribute.integer("age", 0, 99), Attribute.integer("years in job", 0, 99)])
+        >>> space.with_rules("`years in job` <= age").allowed
+        Fraction(101, 200)
+        """
+        return sum((w * share_of_allowed(own, self.rules) for w, own in self._products()), Fraction(0))
+
+    def _products(self) -> list[tuple[Fraction, tuple[Attribute, ...]]]:
+        return [(c.weight, c.attributes) for c in self.components] or [(Fraction(1), self.attributes)]
+
+    def _changed(self, **changes: Any) -> Space:
+        """The same space but for some of its fields."""
+        kept = {name: getattr(self, name) for name in ("label", "sensitive", "mass", "components", "rules")}
+        return Space(changes.pop("attributes", self.attributes), **kept | changes)
+
+    def with_rules(self, rules: str | Iterable[str | Rule]) -> Space:
+        """The same space with more rules: what they forbid is neither x nor x'.
+
+        A rule is a formula over attributes that every input must keep. It may use `and`, `or` and `not`; comparisons are as
+        in conditions, and two integer attributes may be compared as well. A missing value breaks no rule, unless the
+        rule says so (`age != missing`).
+
+        Examples
+        --------
+        >>> space = Space([Attribute.integer("age", 0, 99), Attribute.categorical("school", ["none", "PhD"])])
+        >>> space.with_rules(["not (age < 20 and school == PhD)", "age >= 10"]).count()
+        170
+        """
+        return self._changed(rules=(*self.rules, *([rules] if isinstance(rules, (str, Rule)) else rules)))
 
     def with_attribute(self, attribute: Attribute) -> Space:
         """The same space with the attribute of that name replaced."""
         if not isinstance(attribute, Attribute):
             raise SpaceError(f"attribute: expected Attribute.real(...) and the like, found {shown(attribute)}")
         _ = self[attribute.name]
+        return self.with_attributes([attribute if a.name == attribute.name else a for a in self.attributes])
+
+    def with_attributes(self, attributes: Iterable[Attribute]) -> Space:
+        """The same space with all its attributes replaced, by others of the same names in the same order."""
+        given = tuple(attributes)
         if self.components:
-            raise SpaceError(f"attribute '{attribute.name}': the space is a mixture of {len(self.components)} products; "
+            changed = next((a.name for a, b in zip(given, self.attributes) if a != b), self.names[0])
+            raise SpaceError(f"attribute '{changed}': the space is a mixture of {len(self.components)} products; "
                              "change it in each of them, or use the space without components")  # fmt: skip
-        changed = (attribute if a.name == attribute.name else a for a in self.attributes)
-        return Space(changed, label=self.label, sensitive=self.sensitive, mass=self.mass)
+        return self._changed(attributes=given)
+
+    def marked(self, sensitive: Iterable[str]) -> Space:
+        """The same space with these attributes marked as sensitive too, as far as it has them."""
+        wanted = (*self.sensitive, *(name for name in sensitive if name in self.names))
+        space = copy.copy(self)
+        object.__setattr__(space, "sensitive", tuple(dict.fromkeys(wanted)))
+        return space
 
     def with_mass(
         self, masses: Literal["cells"] | Mapping[str, Sequence[Number] | Histogram | Distribution | Mapping[str, Any]]
@@ -148,12 +205,10 @@ class Space:
         0.5
         """
         if isinstance(masses, str):
-            return Space(
-                self.attributes, label=self.label, sensitive=self.sensitive, mass=masses, components=self.components
-            )
-        space = self
+            return self._changed(mass=masses)
+        own = {attribute.name: attribute for attribute in self}
         for name, mass in by_name(masses, "masses", SpaceError).items():
-            attribute = space[name]
+            attribute = self[name]
             if isinstance(mass, Mapping):
                 mass = read_formula(mass, f"attribute '{name}', mass")
             if isinstance(mass, Histogram):
@@ -166,8 +221,8 @@ class Space:
                                      f"{shown(mass)}")  # fmt: skip
                 exact = tuple(fraction(w, SpaceError, f"attribute '{name}', mass") for w in mass)
                 changed = replace(attribute, weights=exact)
-            space = space.with_attribute(changed)
-        return space
+            own[name] = changed
+        return self.with_attributes(own.values()) if masses else self
 
     def with_components(self, components: Iterable[Component]) -> Space:
         """The same domains with the masses of a mixture of products; equal components are joined.
@@ -181,7 +236,7 @@ class Space:
         >>> people["job"].value_masses(), len(people.components)
         ([Fraction(1, 2), Fraction(1, 2)], 2)
         """
-        return Space(self.attributes, label=self.label, sensitive=self.sensitive, components=components)
+        return self._changed(mass=None, components=components)
 
     def as_component(self, weight: Number) -> Component:
         """This product as a component of a mixture."""
@@ -193,13 +248,20 @@ class Space:
         """The products that the space is a mixture of, with their weights; itself with weight 1 if it is one product."""
         if not self.components:
             return [(Fraction(1), self)]
-        return [(c.weight, Space(c.attributes, label=self.label, sensitive=self.sensitive)) for c in self.components]
+        return [(c.weight, self._product(c.attributes)) for c in self.components]
+
+    def _product(self, attributes: tuple[Attribute, ...]) -> Space:
+        """One product of the mixture, with the rules of the whole, which may forbid all of it."""
+        product = Space(attributes, label=self.label, sensitive=self.sensitive)
+        object.__setattr__(product, "rules", self.rules)
+        return product
 
     def fingerprint(self) -> str:
         """SHA-256 of the space's meaning (labels and suggestions do not count)."""
         meaning = [{k: v for k, v in a.to_json().items() if k != "labels"} for a in self.attributes]
         counted = meaning if self.mass is None else [*meaning, {"mass": self.mass}]
         counted = counted + [component.to_json() for component in self.components]
+        counted = counted + ([{"rules": [rule.text for rule in self.rules]}] if self.rules else [])
         return hashlib.sha256(json.dumps(counted, sort_keys=True, default=str).encode()).hexdigest()
 
     def to_json(self) -> dict[str, Any]:
@@ -211,12 +273,14 @@ class Space:
             out["sensitive"] = list(self.sensitive)
         if self.mass is not None:
             out["mass"] = self.mass
+        if self.rules:
+            out["rules"] = [rule.text for rule in self.rules]
         out["attributes"] = [a.to_json() for a in self.attributes]
         return out | ({"components": [c.to_json() for c in self.components]} if self.components else {})
 
     @classmethod
     def from_json(cls, node: Mapping[str, Any], where: str = "space") -> Space:
-        """A space from its JSON object. Fields other than label, sensitive, mass, attributes and components are left alone."""
+        """A space from its JSON object. Fields that it does not know are left alone."""
         if not isinstance(node, Mapping):
             raise SpaceError(f"{where}: expected an object with 'attributes', found {shown(node)}")
         attributes = list_field(node, "attributes", where)
@@ -232,7 +296,8 @@ class Space:
                 for k, c in enumerate(list_field(node, "components", where) or [])
             ]
             sensitive = list_field(node, "sensitive", where) or ()
-            return cls(read, label=label, sensitive=sensitive, mass=node.get("mass"), components=mixture)
+            rules = list_field(node, "rules", where) or ()
+            return cls(read, label=label, sensitive=sensitive, mass=node.get("mass"), components=mixture, rules=rules)
         except SpaceError as error:
             raise SpaceError(f"{where}: {error}" if not str(error).startswith(where) else str(error)) from None
 
@@ -282,9 +347,10 @@ class Space:
         """
         from boxqte.space.inference import infer_attributes  # it needs the readers of tables, which take time to load
 
+        rules = options.pop("rules", ())
         found = infer_attributes(frame, **options)
         mass: Literal["cells"] | None = "cells" if options.get("mass") == "cells" else None
-        space = Space(found.attributes, label=found.label, sensitive=found.sensitive, mass=mass)
+        space = Space(found.attributes, label=found.label, sensitive=found.sensitive, mass=mass, rules=rules)
         return Inference(space, found.decisions, found.notes)
 
 
@@ -296,6 +362,10 @@ class Inference:
     decisions: tuple[Decision, ...]
     notes: tuple[str, ...] = ()
     """What may be otherwise than it was decided, each in one line."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Every decision and note as a JSON object; the space has its own."""
+        return {"decisions": [vars(d) for d in self.decisions], "notes": list(self.notes)}
 
     def to_frame(self) -> pd.DataFrame:
         """The decisions as a pandas table."""

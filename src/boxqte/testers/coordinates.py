@@ -20,6 +20,7 @@ import pandas as pd
 from boxqte.errors import PropertyError, SpaceError
 from boxqte.exact import down, up
 from boxqte.space.attributes import Attribute
+from boxqte.space.conditions import Part
 from boxqte.space.rows import MISSING, TableRows
 from boxqte.space.space import Space
 from boxqte.space.tables import table_of
@@ -29,6 +30,7 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 MAX_SENSITIVE = 1000
+REDRAWS = 30
 
 
 class Coordinates:
@@ -71,9 +73,49 @@ class Coordinates:
         return len(self.space)
 
     def draw(self, rng: np.random.Generator, n: int) -> FloatArray:
-        """Random inputs, each attribute by its own mass: uniform unless the space says otherwise."""
+        """Random inputs, each attribute by its own mass: uniform unless the space says otherwise.
+
+        What the space's rules forbid is drawn anew, some times; what is still forbidden then is never recorded as found.
+        """
+        x = self._drawn(rng, n)
+        for _ in range(REDRAWS if self.space.rules else 0):
+            again = np.flatnonzero(~self.allowed(x))
+            if not len(again):
+                break
+            x[again] = self._drawn(rng, len(again))
+        return x
+
+    def _drawn(self, rng: np.random.Generator, n: int) -> FloatArray:
         return np.column_stack([_draw(a, rng, n, *ends) for a, *ends in zip(self.space, self.low, self._present,
                                                                            self._absent)])  # fmt: skip
+
+    def allowed(self, x: FloatArray) -> BoolArray:
+        """Which rows no rule of the space forbids."""
+        found = np.ones(len(x), bool)
+        for box in (box for rule in self.space.rules for box in rule.boxes):
+            forbidden = np.ones(len(x), bool)
+            for name, part in box:
+                i = self.space.names.index(name)
+                forbidden &= self._in_part(i, part, x[:, i])
+            found &= ~forbidden
+        return found
+
+    def _in_part(self, i: int, part: Part, column: FloatArray) -> BoolArray:
+        a, absent = self.space.attributes[i], column == self._absent[i]
+        if not a.is_numeric:
+            held = np.array([*(v in part.values for v in range(len(a.values))), part.missing])
+            return held[np.clip(column, 0, len(held) - 1).astype(np.int64)]
+        inside = np.zeros(len(column), bool)
+        for low, high in part.spans:
+            if a.kind == "integer" or not a.range:
+                inside |= (column >= float(low)) & (column < float(high))
+            else:  # a double lies above a rational iff it is at least the next double
+                inside |= (column >= up(low)) & (column <= down(high))
+        for edges, has in ((part.lacks, False), (part.points, True)):
+            for edge in edges:
+                if Fraction(float(edge)) == edge:
+                    inside[column == float(edge)] = has
+        return np.where(absent, part.missing, inside)
 
     def draw_box(self, rng: np.random.Generator, low: FloatArray, high: FloatArray) -> FloatArray:
         """One input from each box of closed intervals (rows of `low` and `high`), all points of a box alike."""

@@ -167,6 +167,9 @@ class Session:
         # What need not be asked goes to the end, the rest keeps its random order.
         order = np.take_along_axis(order, rank.argsort(axis=1, kind="stable"), axis=1)
         asked = (rank == 1).sum(axis=1)
+        ruled = bool(at.space.rules)
+        if ruled:  # what is forbidden is no x, and below no partner
+            asked[~at.allowed(x)] = 0
         partner = np.full(n, np.nan)
         step = WAVE if self.batch else 1
         for start in range(0, k, step):
@@ -179,6 +182,8 @@ class Session:
             rows = at.with_sensitive(np.repeat(x[open_rows], width, axis=0), values.ravel())
             other = self.labels(rows).reshape(-1, width) != labels[open_rows, None]
             other &= np.arange(start, start + width) < asked[open_rows, None]
+            if ruled:
+                other &= at.allowed(rows).reshape(-1, width)
             hit = other.any(axis=1)
             partner[open_rows[hit]] = values[hit, other[hit].argmax(axis=1)]
         flipped: BoolArray = ~np.isnan(partner)
@@ -195,10 +200,13 @@ class Session:
 
     def found(self, x: FloatArray, partner: FloatArray) -> BoolArray:
         """Record inputs that flip under the sensitive values `partner`; which of them are new."""
-        self.raw += len(x)
         new = np.zeros(len(x), bool)
+        kept = np.ones(len(x), bool)
+        if self.at.space.rules:
+            kept = self.at.allowed(x) & self.at.allowed(self.at.with_sensitive(x, partner))
+        self.raw += int(kept.sum())
         for i, key in enumerate(self.at.keys(x)):
-            if key not in self._seen:
+            if kept[i] and key not in self._seen:
                 self._seen.add(key)
                 new[i] = True
         if new.any():

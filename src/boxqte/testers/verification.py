@@ -14,7 +14,9 @@ import numpy as np
 import pandas as pd
 
 from boxqte.space.attributes import Attribute
+from boxqte.space.rows import TableRows
 from boxqte.space.space import Space
+from boxqte.space.tables import table_of
 from boxqte.testers.blackbox import BlackBox
 from boxqte.testers.coordinates import BoolArray, FloatArray
 
@@ -22,13 +24,18 @@ CHUNK = 100_000
 
 
 def verify(box: BlackBox, space: Space, sensitive: str, idis: pd.DataFrame, partners: pd.DataFrame) -> BoolArray:
-    """Which rows are IDIs: both inputs lie in the space, differ in the sensitive attribute alone, and differ in label."""
+    """Which rows are IDIs: both inputs lie in the space and break no rule of it, differ in the sensitive attribute alone, and
+    differ in label."""
     good = np.ones(len(idis), bool)
     for attribute in space:
         one, two = idis[attribute.name], partners[attribute.name]
         good &= _in_domain(attribute, one) & _in_domain(attribute, two)
         same = ((one == two) | (one.isna() & two.isna())).to_numpy()
         good &= ~same if attribute.name == sensitive else same
+    if space.rules and len(idis):
+        for table in (idis, partners):
+            broken = TableRows(space, table_of(table)).broken
+            good &= np.array([not words for words in broken], bool)
     at = np.flatnonzero(good)
     for start in range(0, len(at), CHUNK):
         rows = at[start : start + CHUNK]

@@ -12,6 +12,7 @@ Everything else is split. Bounds are sums over trees of the smallest difference 
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -21,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte import _core
+from boxqte.engines.box.rules import MOST_BOXES, cut_along_rules, rules_of, too_many_boxes
 from boxqte.engines.kinds import FAIR, LOW, UNFAIR
 from boxqte.engines.point.classes import ClassDecider
 from boxqte.engines.point.trees import Int32Array, Int64Array, padded
@@ -192,11 +194,38 @@ class ClassWorker:
         return total
 
 
-def root_ranges(grid: ClassGrid, axis_ids: tuple[int, ...]) -> BoxArray:
-    """The whole space as one box of refined cells."""
-    sizes = [len(grid.axes[a].refined) for a in axis_ids]
-    words = max(1, -(-max(sizes, default=1) // 64))
-    return encode(np.array([[[0, n - 1] for n in sizes]], np.int64).reshape(1, len(sizes), 2), words)
+def root_ranges(grid: ClassGrid, axis_ids: tuple[int, ...]) -> Ranges:
+    """The whole space as one box of refined cells; with rules, as boxes in which nothing is forbidden."""
+    axes = [grid.axes[a] for a in axis_ids]
+    whole = [(1 << axis.n_cells) - 1 for axis in axes]
+    boxes: list[tuple[tuple[int, int], ...]] = []
+    for masks in cut_along_rules(whole, rules_of(grid, {a: i for i, a in enumerate(axis_ids)}))[0]:
+        runs = [_runs(mask) for mask in masks]
+        if len(boxes) + math.prod(map(len, runs)) > MOST_BOXES:
+            raise too_many_boxes()
+        boxes += itertools.product(*runs)
+    bounds = np.array(boxes, np.int64).reshape(len(boxes), len(axes), 2)
+    for i, axis in enumerate(axes):  # the refined cells of neighbouring base cells are neighbours
+        first = np.searchsorted(axis.base, np.arange(axis.n_cells + 1))
+        bounds[:, i] = np.stack([first[bounds[:, i, 0]], first[bounds[:, i, 1] + 1] - 1], axis=1)
+    return bounds
+
+
+def _runs(mask: int) -> list[tuple[int, int]]:
+    """The first and the last bit of every run of bits."""
+    found = []
+    at = 0
+    while mask >> at:
+        at += (mask >> at & -(mask >> at)).bit_length() - 1
+        length = (~(mask >> at) & (mask >> at) + 1).bit_length() - 1
+        found.append((at, at + length - 1))
+        at += length
+    return found
+
+
+def words_for(grid: ClassGrid, axis_ids: tuple[int, ...]) -> int:
+    """How many words a set of refined cells takes."""
+    return max(1, -(-max((len(grid.axes[a].refined) for a in axis_ids), default=1) // 64))
 
 
 def encode(ranges: Ranges, words: int) -> BoxArray:

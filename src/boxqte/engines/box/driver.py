@@ -179,6 +179,8 @@ class _Run:
         slack: Fraction,
         observers: Sequence[Observer],
         recorder: Recorder | None,
+        forbidden: float,
+        least_low: Fraction,
     ):
         self.observers = observers
         self.recorder = recorder
@@ -190,6 +192,8 @@ class _Run:
         self.open = OpenBoxes.of(roots)
         self.open.push(roots, masses, np.ones(len(roots)))
         self.sums = {kind: ExactSum() for kind in ("fair", "unfair", "low", "ambiguous")}
+        self.sums["low"].add(forbidden)
+        self.least_low = least_low
         self.nodes = self.finished = self.exact = self.calls = self.peak = 0
         self.out: dict[int, tuple[list[Entry], bool]] = {}
         """the batches that workers have in hand, by ticket, and whether they are worked on depth first"""
@@ -291,7 +295,8 @@ class _Run:
         if inside is not None:
             masses = tuple(a + b for a, b in zip(masses, inside.sums()))
             self.proved = tuple(max(down(a), b) for a, b in zip(masses, self.proved))
-        return Decided(*(max(down(a), b) for a, b in zip(masses, self.proved)))
+        fair, unfair, low = (max(down(a), b) for a, b in zip(masses, self.proved))
+        return Decided(fair, unfair, low if low >= self.least_low else self.least_low)
 
 
 def drive(
@@ -308,6 +313,8 @@ def drive(
     recorder: Recorder | None = None,
     keeper: Keeper | None = None,
     inside: Inside | None = None,
+    forbidden: float = 0.0,
+    least_low: Fraction = Fraction(0),
 ) -> Outcome:
     """Decide the root boxes, best first, on `limits.workers` threads, until all is decided or a limit is met.
 
@@ -329,11 +336,15 @@ def drive(
     inside
         How the workers bound the masses inside boxes that a limit leaves open, if they can. Some of the time is kept for that.
         With a recorder it is not used: a record proves what is closed, and the result claims nothing more.
+    forbidden
+        The mass of what rules forbid outside of the root boxes, which is not confident, within the rounding bound.
+    least_low
+        What is known of the mass that is not confident before the search: all that rules forbid.
     """
     if recorder is not None:
         inside = None
     whole = watch.seconds_left
-    run = _Run(roots, masses, limits, batch, call_nodes, rounding, observers, recorder)
+    run = _Run(roots, masses, limits, batch, call_nodes, rounding, observers, recorder, forbidden, least_low)
     saved = None if keeper is None else keeper.restore(len(run.open.used), watch)
     if saved is not None:
         run.restore(saved)

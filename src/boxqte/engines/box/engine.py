@@ -7,7 +7,7 @@ from dataclasses import replace
 from boxqte.engines.box import cluster, driver
 from boxqte.engines.box.options import BoxOptions
 from boxqte.engines.box.plan import plan
-from boxqte.engines.protocol import ALONE, Capability, Companions, Decided, Limits, Outcome, Status, Watch
+from boxqte.engines.protocol import ALONE, Capability, Companions, Limits, Outcome, Status, Watch, known_at_first
 from boxqte.questions.class_grid import ClassGrid
 from boxqte.questions.grid import AnyGrid
 
@@ -47,9 +47,11 @@ class Box:
                 observers=companions.observers,
                 recorder=companions.recorder,
                 keeper=companions.keeper,
+                forbidden=search.forbidden.outside,
+                least_low=search.forbidden.in_all,
             )
         except KeyboardInterrupt:  # before the search began: nothing is proved yet
-            return Outcome(Decided(), Status.INTERRUPTED)
+            return Outcome(known_at_first(grid), Status.INTERRUPTED)
         if grid.has_tolerance or isinstance(grid, ClassGrid):
             return replace(outcome, rounding_ambiguous=None)  # not computed here: None says so, 0 would claim it
         return outcome

@@ -94,6 +94,10 @@ class ExchangeWorker:
         sensitive = [a for a, s in zip(self.problem.axis_ids, self.problem.sensitive) if s]
         margins = []
         class_cells, class_mass = self.problem.combinations
+        if grid.forbidden:
+            (banned,) = self.problem.banned_in(box[None])
+            decided[LOW] += mass * float(class_mass[banned].sum())
+            class_cells, class_mass = class_cells[~banned], class_mass[~banned]
         for combination in class_cells.tolist():
             cells.update(zip(sensitive, combination))
             margins.append(exact_margin(self.problem, cells))
@@ -104,7 +108,9 @@ class ExchangeWorker:
         some_pos, some_neg = any(t.pos <= F for F in margins), any(t.neg >= F for F in margins)
         if t.signs_only:
             counts = t.counted == 0 or (margins[0] >= t.pos) == (t.counted > 0)
-            decided[UNFAIR if some_pos and some_neg and counts else FAIR] += mass
+            decided[UNFAIR if some_pos and some_neg and counts else FAIR] += mass * (
+                float(class_mass.sum()) if grid.forbidden else 1.0
+            )
             return
         for F, share in zip(margins, class_mass.tolist()):
             if t.conf_neg < F < t.conf_pos:
@@ -176,6 +182,16 @@ def in_runs(problem: Problem, boxes: BoxArray) -> BoxArray:
             own = bits[box] * (np.cumsum(starts, axis=1)[box] == 1 + run[:, None])
             boxes[:, a] = np.packbits(own, axis=-1, bitorder="little").view(np.uint64)
     return boxes
+
+
+def holds_all_mass(problem: Problem, box: npt.NDArray[np.uint64]) -> bool:
+    """Whether a box has every cell that has mass, but for sensitive and moving axes, along which boxes are not cut."""
+    for i, a in enumerate(problem.axis_ids):
+        axis = problem.grid.axes[a]
+        held = sum(int(word) << (64 * w) for w, word in enumerate(box[i].tolist()))
+        if not axis.sensitive and not axis.moves and any(m and not held >> c & 1 for c, m in enumerate(axis.masses)):
+            return False
+    return True
 
 
 def box_masses(problem: Problem, boxes: BoxArray) -> FloatArray:

@@ -14,11 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from boxqte import _core
+from boxqte.engines.box.rules import Part, Rule, asked_parts, holding, mask_words, rules_of
 from boxqte.errors import EngineError
 from boxqte.exact import down, up
 from boxqte.questions.axes import Cell
 from boxqte.questions.grid import AnyGrid, Grid, Thresholds
+from boxqte.questions.rule_trees import with_rule_trees
 from boxqte.questions.scores import ProbabilityScale
+from boxqte.questions.variations import far_beyond
 
 FloatArray = npt.NDArray[np.float64]
 BITS = 61  # sums of margins and thresholds stay below 2**BITS in magnitude
@@ -56,7 +59,7 @@ class Axes(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A grid as arrays. Axes that no tree cuts are left out: they multiply every mass by 1."""
+    """A grid as arrays. Axes that no tree cuts and no rule mentions are left out: they multiply every mass by 1."""
 
     grid: Grid
     axis_ids: tuple[int, ...]
@@ -81,6 +84,8 @@ class Problem:
     shift: int
     merges: bool
     """whether two sums with equal rounded values and equal residues are certainly equal"""
+    cap: int | None
+    """with a tolerance: from this margin on, beyond all others, is what rules forbid; None if they forbid nothing here"""
 
     @property
     def n_axes(self) -> int:
@@ -96,13 +101,53 @@ class Problem:
         """Every combination of cells of the sensitive axes (that some tree cuts), and its mass."""
         return _combinations(self)
 
+    @cached_property
+    def rules(self) -> list[Rule]:
+        """What the space's rules say of the axes along which x' stays."""
+        axes = self.grid.axes
+        fixed = {a: i for i, a in enumerate(self.axis_ids) if not axes[a].sensitive and not axes[a].moves}
+        return rules_of(self.grid, fixed)
+
+    @property
+    def cutting_rules(self) -> list[Rule]:
+        """The rules that boxes are cut along; with a tolerance, trees say what the others forbid."""
+        return [rule for rule in self.rules if not rule.rest] if self.grid.has_tolerance else self.rules
+
+    def banned_in(self, boxes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+        """Without a tolerance, of boxes that are cut along the rules: box x combination, which are forbidden in it."""
+        banned = np.zeros((len(boxes), len(self.combinations[1])), bool)
+        for parts, own in self.bans.items():
+            banned[holding(boxes, parts)] |= own
+        return banned
+
+    @cached_property
+    def bans(self) -> dict[tuple[Part, ...], npt.NDArray[np.bool_]]:
+        """Without a tolerance: the combinations that are forbidden where all of these parts hold."""
+        ids = [a for a, s in zip(self.axis_ids, self.sensitive) if s]
+        cells = self.combinations[0]
+        found: dict[tuple[Part, ...], npt.NDArray[np.bool_]] = {}
+        for rule in self.rules:
+            banned = np.ones(len(cells), bool)
+            for a, mask in rule.rest:
+                held = np.array([mask >> c & 1 for c in range(self.grid.axes[a].n_cells)], bool)
+                banned &= held[cells[:, ids.index(a)]]
+            found[rule.parts] = found.get(rule.parts, np.zeros(len(cells), bool)) | banned
+        return found
+
     def cells_of(self, axis: int) -> tuple[Cell, ...]:
         """What the bits of a box mean on one of its axes."""
         return self.grid.axes[self.axis_ids[axis]].cells
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickles: the core's copy is made again when it is needed."""
+        return {name: value for name, value in vars(self).items() if name != "core"}
+
 
 def compile_problem(grid: Grid) -> Problem:
     """Renumber axes and cuts, and bring the leaf values into 64 bits (exactly, where they fit)."""
+    asked, cap = grid, None
+    if grid.has_tolerance and grid.forbidden:
+        grid, cap = _with_rule_trees(grid)
     used = used_axes(grid)
     where = {axis: i for i, axis in enumerate(used)}
     order = sorted(
@@ -114,8 +159,8 @@ def compile_problem(grid: Grid) -> Problem:
     start = np.searchsorted(axis, np.arange(len(used) + 1)).astype(np.int32)
     n_cells = np.array([grid.axes[a].n_cells for a in used], np.int32)
     words = max(1, math.ceil(int(n_cells.max(initial=1)) / 64))
-    mask_words = np.array([_words(mask, words) for mask in masks], np.uint64).reshape(-1, words)
-    implied, implied_at = _implications(mask_words, start, n_cells)
+    cut_masks = np.array([mask_words(mask, words) for mask in masks], np.uint64).reshape(-1, words)
+    implied, implied_at = _implications(cut_masks, start, n_cells)
     # On a chain every cut is a prefix of the cells (bit 0 is always set): the ordinary case of thresholds.
     chain = np.array([all(m & (m + 1) == 0 for m in masks[start[a] : start[a + 1]]) for a in range(len(used))], bool)
     prefix = np.array([m.bit_count() for m in masks], np.int32)
@@ -128,10 +173,10 @@ def compile_problem(grid: Grid) -> Problem:
     value, base, thresholds, band, fuzz, shift = into_64_bits(grid)
     residue, base_residue, merges = _residues(grid, fuzz, shift)
     return Problem(
-        grid=grid,
+        grid=asked,
         axis_ids=tuple(used),
         sensitive=np.array([grid.axes[a].sensitive for a in used], bool),
-        cuts=Cuts(axis, start, prefix, mask_words, implied_at, implied),
+        cuts=Cuts(axis, start, prefix, cut_masks, implied_at, implied),
         axes=Axes(n_cells, mass, chain),
         roots=grid.roots.astype(np.int64),
         cut=new_number[grid.cut],
@@ -146,12 +191,21 @@ def compile_problem(grid: Grid) -> Problem:
         fuzz=fuzz,
         shift=shift,
         merges=merges,
+        cap=cap,
     )
 
 
+def _with_rule_trees(grid: Grid) -> tuple[Grid, int | None]:
+    """The grid with a tree for every rule that is about more than axes along which x' stays, and the least margin there."""
+    fixed = {a for a, axis in enumerate(grid.axes) if not axis.sensitive and not axis.moves}
+    rules = [one for one in grid.forbidden if not {a for a, _ in one.masks} <= fixed]
+    far = far_beyond(grid)
+    return (with_rule_trees(grid, rules, 2 * far), far) if rules else (grid, None)
+
+
 def used_axes(grid: AnyGrid) -> list[int]:
-    """The grid's axes that some tree cuts, in order: the axes of the kernels and of the driver's boxes."""
-    return sorted({cut.axis for cut in grid.cuts})
+    """The grid's axes that some tree cuts or some rule mentions, in order: those of the kernels and of the driver's boxes."""
+    return sorted({cut.axis for cut in grid.cuts} | {axis for parts in asked_parts(grid) for axis, _ in parts})
 
 
 def _combinations(problem: Problem) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
@@ -214,14 +268,15 @@ def _core_problem(problem: Problem) -> _core.Problem:
         residue=problem.residue.view(np.uint64),
         base=problem.base,
         base_residue=problem.base_residue % (1 << 64),
-        thresholds=np.array([t.pos, t.neg, t.conf_pos, t.conf_neg], np.int64),
+        thresholds=np.array([t.pos, t.neg, t.conf_pos, t.conf_neg, (problem.cap or 0) >> problem.shift], np.int64),
         threshold_residues=np.array(
-            [v % (1 << 64) for v in (exact.pos, exact.neg, exact.conf_pos, exact.conf_neg)], np.uint64
+            [v % (1 << 64) for v in (exact.pos, exact.neg, exact.conf_pos, exact.conf_neg, problem.cap or 0)], np.uint64
         ),
         simple=exact.signs_only,  # the rounded thresholds cannot tell
         all_confident=exact.all_confident,
         band=problem.band,
         fuzz=problem.fuzz,
+        capped=problem.cap is not None,
         counted=t.counted,
         merges=problem.merges,
         points_matter=points_matter(problem),
@@ -229,7 +284,21 @@ def _core_problem(problem: Problem) -> _core.Problem:
         combination_cells=cells,
         combination_mass=mass,
         **_partners(problem, cells),
+        **_rules(problem, len(cells)),
     )
+
+
+def _rules(problem: Problem, n_combinations: int) -> dict[str, Any]:
+    """What is forbidden where; with a tolerance the trees say so."""
+    words = problem.cuts.mask.shape[1]
+    bans = {} if problem.grid.has_tolerance else problem.bans
+    parts = [part for rule in bans for part in rule]
+    return {
+        "rule_start": np.cumsum([0, *map(len, bans)], dtype=np.int32) if bans else np.zeros(0, np.int32),
+        "rule_axis": np.array([axis for axis, _ in parts], np.int32),
+        "rule_mask": np.array([mask_words(mask, words) for _, mask in parts], np.uint64).reshape(-1, words),
+        "rule_bans": np.array([*bans.values()], bool).reshape(len(bans), n_combinations),
+    }
 
 
 def _partners(problem: Problem, cells: npt.NDArray[np.int32]) -> dict[str, Any]:
@@ -268,10 +337,6 @@ def _probability_scale(problem: Problem, scale: ProbabilityScale | None) -> Floa
     return np.array([down(scale.change), up(scale.change), unit, float(scale.rest) if not problem.shift else 0.0])
 
 
-def _words(mask: int, n: int) -> list[int]:
-    return [mask >> (64 * w) & (2**64 - 1) for w in range(n)]
-
-
 def _padded(rows: Sequence[Any], width: int, dtype: type) -> npt.NDArray[Any]:
     out: npt.NDArray[Any] = np.zeros((len(rows), width), dtype)
     for i, row in enumerate(rows):
@@ -288,7 +353,7 @@ def _implications(
     at = np.concatenate([[0], 2 * np.repeat(size, size).cumsum()[:-1]]).astype(np.int64)[: len(masks)]
     for first, end, n in zip(start.tolist(), start[1:].tolist(), n_cells.tolist()):
         mine = masks[first:end]
-        full = np.array(_words((1 << n) - 1, masks.shape[1]), np.uint64)
+        full = np.array(mask_words((1 << n) - 1, masks.shape[1]), np.uint64)
         sides = np.stack([full & ~mine, mine], axis=1)
         rows = max(IMPLIED_WORDS // max(mine.size, 1), 1)
         for row in range(0, len(mine), rows):

@@ -81,7 +81,7 @@ def rounding_bound(problem: Problem) -> Fraction:
     # twice: the unfair mass is what the other two leave of a box, so it carries the errors of both
     # and a difference of two prefix sums, each within two roundings, for the offsets of a shape and for each run of clear bits
     # and twice again where x's own cell matters: who is not sure is taken from all whose window is clear
-    simple = problem.grid.thresholds.signs_only and not points_matter(problem)
+    simple = problem.grid.thresholds.signs_only and not points_matter(problem) and problem.cap is None
     runs = (min(int(problem.axes.n_cells.max(initial=1)), WORD) + 1) // 2
     terms = refined + cells + 16 * problem.n_axes + 6 * (runs + 1) + 128
     return Fraction(101, 100) * (2 if simple else 4) * terms / 2**53 + Fraction(1, 2**1000)

@@ -16,6 +16,7 @@ from boxqte.engines.smt.running import Pool, Run
 from boxqte.engines.smt.solving import load_z3
 from boxqte.errors import EngineError
 from boxqte.questions.grid import AnyGrid, Grid, binary
+from boxqte.questions.rule_trees import divided_by_rules
 
 Refinement = Literal["random", "node", "node+random"]
 
@@ -42,7 +43,7 @@ class Cegar:
 
     name = "cegar"
     Options = CegarOptions
-    capabilities: ClassVar[frozenset[Capability]] = frozenset({Capability.PARTNERS})
+    capabilities: ClassVar[frozenset[Capability]] = frozenset({Capability.PARTNERS, Capability.RULES})
 
     def __init__(self, options: CegarOptions | None = None, oracle: MakeOracle = SmtOracle):
         self.options = options or CegarOptions()
@@ -52,7 +53,7 @@ class Cegar:
         if self.oracle is SmtOracle:
             load_z3()
         try:
-            return Refining(binary(grid), self.options, self.oracle, limits, watch).run()
+            return Refining(divided_by_rules(binary(grid)), self.options, self.oracle, limits, watch).run()
         except KeyboardInterrupt:  # before the search began: nothing is proved yet
             return Outcome(Decided(), Status.INTERRUPTED)
 
@@ -91,7 +92,8 @@ class Refining(Run):
         return len(self.queue)
 
     def decided(self) -> Decided:
-        return Decided(**self.masses)
+        masses = self.masses
+        return Decided(masses["fair"], masses["unfair"], max(masses["low"], self.grid.forbidden_mass))
 
     def end(self) -> Status:
         return Status.EXHAUSTED if self.stuck else Status.CONVERGED

@@ -47,9 +47,12 @@ class SmtOracle:
         return self._ask("unfair", region)
 
     def confident(self, region: Region) -> bool:
-        return self.grid.thresholds.all_confident or self._ask("kappa", region)
+        all_are = self.grid.thresholds.all_confident and not self.regions.meets_forbidden(region)
+        return all_are or self._ask("kappa", region)
 
     def unsure(self, region: Region) -> bool:
+        if self.regions.meets_forbidden(region):  # what is forbidden counts as not confident
+            return True
         return not self.grid.thresholds.all_confident and self._ask("not-kappa", region)
 
     def alike(self, region: Region) -> bool:

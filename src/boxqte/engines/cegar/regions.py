@@ -113,6 +113,12 @@ class Dimension:
         no = self._tight(Part(part.mask & ~mask, part.low, part.high))
         return (yes, no) if yes is not None and no is not None else None
 
+    def meets(self, part: Part, mask: Mask) -> bool:
+        """Whether some value of the part lies in a cell of the mask; idle cells are not in a part's own mask."""
+        if not self.numeric:
+            return any(mask >> self._cell_of[v] & 1 for v in part.values)
+        return bool(part.mask & mask)
+
     def halves(self, part: Part) -> tuple[Part, Part] | None:
         """The part in two even halves; a missing value is taken off first. None if it is a single value."""
         if not self.numeric:
@@ -154,6 +160,7 @@ class Regions:
     """The regions of a grid's space."""
 
     def __init__(self, grid: Grid):
+        self.forbidden = grid.forbidden
         self.dimensions = tuple(Dimension(axis, alike) for axis, alike in zip(grid.axes, _groups(grid)))
 
     def whole(self) -> Region:
@@ -170,6 +177,10 @@ class Regions:
     def halves(self, region: Region, axis: int) -> tuple[Region, Region] | None:
         """The region in two along an attribute; None if it has a single value of it."""
         return _both(region, axis, self.dimensions[axis].halves(region[axis]))
+
+    def meets_forbidden(self, region: Region) -> bool:
+        """Whether a rule forbids some input of the region."""
+        return any(all(self.dimensions[a].meets(region[a], mask) for a, mask in one.masks) for one in self.forbidden)
 
     def alike(self, region: Region) -> bool:
         """Whether all inputs of the region surely have the same verdict."""

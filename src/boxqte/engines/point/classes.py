@@ -14,12 +14,14 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from boxqte import _core
 from boxqte.engines.box.problem import BITS
 from boxqte.engines.point.decider import CLOSE, LOW, OPEN, Batch, PointDecider
-from boxqte.engines.point.exact import Box, partner, reached_leaves
+from boxqte.engines.point.exact import Box, forbids, partner, reached_leaves
 from boxqte.engines.point.trees import Int64Array, PointProblem, compile_points
 from boxqte.questions.class_grid import ClassGrid, rival_target, top_class
 from boxqte.questions.grid import Thresholds
+from boxqte.questions.rule_trees import with_class_rule_trees
 
 
 def compile_classes(grid: ClassGrid) -> tuple[PointProblem, int]:
@@ -59,6 +61,7 @@ class ClassDecider(PointDecider):
         # What rounding to 64 bits does to a margin, in the softmax's own scale: far below FLOAT_MARGIN, or not usable.
         blur = Fraction(problem.fuzz << shift) * grid.ensemble.factor / grid.unit
         self.blurred = grid.low_possible and (shift > 900 or blur > Fraction(1, 10**11))
+        self._rivals: dict[int, _core.Points] = {}
         return problem
 
     def top_classes(self, cells: npt.NDArray[np.integer]) -> Int64Array:
@@ -88,7 +91,23 @@ class ClassDecider(PointDecider):
                     verdict[i] = LOW
         verdict[unclear] = CLOSE
         top = np.ascontiguousarray(margins.argmax(axis=1), np.int64)
-        self.core.decide_rivals(points, top, verdict, batch.witness, budget, workers, batch.low, batch.high)
+        if not grid.forbidden:
+            self.core.decide_rivals(points, top, verdict, batch.witness, budget, workers, batch.low, batch.high)
+            return
+        for c in np.unique(top[verdict == OPEN]).tolist():
+            at = np.flatnonzero((verdict == OPEN) & (top == c))
+            part = batch.take(at)
+            self._against(c).decide_rivals(
+                part.points, top[at], part.verdict, part.witness, budget, workers, part.low, part.high
+            )
+            verdict[at], batch.witness[at] = part.verdict, part.witness
+
+    def _against(self, own: int) -> _core.Points:
+        """What looks for rivals of a class: what rules forbid has so large a margin of it that no rival wins there."""
+        if own not in self._rivals:
+            grid = with_class_rule_trees(self.grid, self.grid.forbidden, 2 * _largest_sum(self.grid) + 2, own)
+            self._rivals[own] = compile_classes(grid)[0].core(self.dense_limit)
+        return self._rivals[own]
 
     def _exactly(self, cells: list[int]) -> tuple[bool, list[int] | None]:
         return class_counterexample(self.grid, cells)
@@ -106,8 +125,9 @@ def exact_margins(grid: ClassGrid, cells: Sequence[int]) -> list[int]:
 
 def class_counterexample(grid: ClassGrid, cells: Sequence[int]) -> tuple[bool, list[int] | None]:
     """In Python's integers: is the x in these refined cells confident, and an x' of another class, if there is one."""
-    margins = exact_margins(grid, [int(axis.base[c]) for axis, c in zip(grid.axes, cells)])
-    if not grid.confident(margins):
+    own = [int(axis.base[c]) for axis, c in zip(grid.axes, cells)]
+    margins = exact_margins(grid, own)
+    if forbids(grid, [(c, c) for c in own]) or not grid.confident(margins):
         return False, None
     c = top_class(margins)
     targets = {k: rival_target(c, k) for k in range(grid.n_classes) if k != c}

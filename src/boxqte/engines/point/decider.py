@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from boxqte import _core
+from boxqte.engines.box.rules import is_forbidden
 from boxqte.engines.point.exact import counterexample
 from boxqte.engines.point.trees import Int32Array, Int64Array, PointProblem, compile_binary
 from boxqte.questions.grid import AnyGrid, Partners, binary
+from boxqte.questions.rule_trees import with_rule_trees
 from boxqte.questions.scores import ProbabilityScale
+from boxqte.questions.variations import far_beyond
 
 __all__ = ["FAIR", "LOW", "UNFAIR", "UNKNOWN", "PointDecider", "Verdicts"]
 
@@ -51,6 +56,20 @@ class Batch:
     verdict: npt.NDArray[np.int8]
     witness: Int32Array
 
+    def take(self, at: npt.NDArray[np.intp]) -> Batch:
+        """A copy of some of the points."""
+        low, high = (None if ends is None else ends[at] for ends in (self.low, self.high))
+        return Batch(self.points[at], low, high, self.verdict[at], self.witness[at])
+
+
+class _Search(NamedTuple):
+    """A search for x' with its arrays."""
+
+    problem: PointProblem
+    core: _core.Points
+    seeks: int
+    """0: x' of the other class, whichever that is; 1: only x of class 1 look for x' of class 0, -1: the other way round."""
+
 
 class PointDecider:
     """Decides points of a grid exactly; one object may serve several threads.
@@ -77,11 +96,25 @@ class PointDecider:
 
     def __init__(self, grid: AnyGrid, *, dense_limit: int = DENSE_LIMIT):
         self.grid = grid
+        self.dense_limit = dense_limit
         self.problem = self._compile()
         self.core = self.problem.core(dense_limit)
 
     def _compile(self) -> PointProblem:
         return compile_binary(binary(self.grid))
+
+    @cached_property
+    def _searches(self) -> list[_Search]:
+        """How x' is looked for. With rules, once for class 0 and once for class 1: what is forbidden is far from the class."""
+        if not self.grid.forbidden:
+            return [_Search(self.problem, self.core, 0)]
+        grid = binary(self.grid)
+        far = 2 * far_beyond(grid)
+        made = []
+        for seeks, value in ((1, far), (-1, -far)):
+            problem = compile_binary(with_rule_trees(grid, grid.forbidden, value))
+            made.append(_Search(problem, problem.core(self.dense_limit), seeks))
+        return made
 
     def decide(
         self,
@@ -112,6 +145,10 @@ class PointDecider:
         witness = np.full(points.shape, -1, np.int32)
         low, high = (None, None) if windows is None else (np.ascontiguousarray(w, np.int32) for w in windows)
         self._decide(Batch(points, low, high, verdict, witness), NO_BUDGET if budget is None else budget, workers)
+        if self.grid.forbidden:
+            own = np.stack([axis.base[points[:, a]] for a, axis in enumerate(self.grid.axes)], axis=1)
+            gone = is_forbidden(self.grid, own)
+            verdict[gone], witness[gone] = LOW, -1
         close = np.flatnonzero(verdict == CLOSE)
         if windows is not None:
             verdict[close] = UNKNOWN
@@ -131,32 +168,46 @@ class PointDecider:
 
     def _decide(self, batch: Batch, budget: int, workers: int) -> None:
         """Fill in verdicts and witnesses; CLOSE where 64 bits cannot tell."""
-        b, t, partners = batch, self.problem.thresholds, binary(self.grid).partners
-        if partners is not None:
-            self._decide_targets(batch, partners, budget, workers)
-            return
-        thresholds = (t.pos, t.neg, t.conf_pos, t.conf_neg, t.counted)
-        self.core.decide(b.points, b.verdict, b.witness, thresholds, budget, workers, b.low, b.high)
+        counted = self.problem.thresholds.counted
+        first, *others = [search for search in self._searches if search.seeks * counted >= 0]
+        self._seek(first, batch, budget, workers)
+        for search in others:  # who has found no x' of class 0, or was not looking for one
+            at = np.flatnonzero(batch.verdict == FAIR)
+            part = batch.take(at)
+            self._seek(search, part, budget, workers)
+            batch.verdict[at], batch.witness[at] = part.verdict, part.witness
 
-    def _decide_targets(self, batch: Batch, partners: Partners, budget: int, workers: int) -> None:
+    def _seek(self, search: _Search, batch: Batch, budget: int, workers: int) -> None:
+        b, t, partners = batch, search.problem.thresholds, binary(self.grid).partners
+        if partners is not None:
+            self._seek_targets(search, batch, partners, budget, workers)
+            return
+        thresholds = (t.pos, t.neg, t.conf_pos, t.conf_neg, search.seeks or t.counted)
+        search.core.decide(b.points, b.verdict, b.witness, thresholds, budget, workers, b.low, b.high)
+
+    def _seek_targets(self, search: _Search, batch: Batch, partners: Partners, budget: int, workers: int) -> None:
         """The same where the property says who may be whose partner: each x has targets of its own (Grid.targets)."""
-        b, t, fuzz = batch, self.problem.thresholds, self.problem.fuzz
+        b, t, fuzz = batch, search.problem.thresholds, search.problem.fuzz
         own = np.stack([axis.base[b.points[:, a]] for a, axis in enumerate(self.grid.axes)], axis=1)
-        F = self.margins(own, workers)[:, 0]
+        F = np.empty((len(own), 1), np.int64)
+        search.core.margins(np.ascontiguousarray(own, np.int64), F, workers)
+        F = F[:, 0]
         b.verdict[:] = CLOSE
         b.verdict[(t.conf_neg + fuzz < F) & (t.conf_pos - fuzz > F)] = LOW
         b.verdict[(t.conf_neg - fuzz >= F) | (t.conf_pos + fuzz <= F)] = OPEN
-        target, slack = self._targets(F, partners)
+        target, slack = self._targets(search.problem, F, partners)
         b.verdict[(slack == BEYOND) & (b.verdict == OPEN)] = CLOSE
+        if search.seeks:
+            target[:, int(search.seeks > 0)] = NOBODY.max if search.seeks > 0 else NOBODY.min
         ranges = np.array([(*low, *high) for low, high in zip(partners.low, partners.high)], np.int32).T
-        self.core.decide_targets(
+        search.core.decide_targets(
             b.points, b.verdict, b.witness, target, slack, partners.axis, np.ascontiguousarray(ranges), budget, workers,
             b.low, b.high,
         )  # fmt: skip
 
-    def _targets(self, F: Int64Array, partners: Partners) -> tuple[Int64Array, Int64Array]:
+    def _targets(self, problem: PointProblem, F: Int64Array, partners: Partners) -> tuple[Int64Array, Int64Array]:
         """`Grid.targets` in 64 bits, and by how much these, and a margin that is compared with them, can be off."""
-        t, fuzz, shift = self.problem.thresholds, self.problem.fuzz, self.problem.shift
+        t, fuzz, shift = problem.thresholds, problem.fuzz, problem.shift
         if partners.scale is not None:
             return _probability_targets(F, partners.scale, fuzz, shift)
         if partners.gap:

@@ -18,8 +18,9 @@ def exact_margin(grid: Grid, cells: Sequence[int]) -> int:
 def counterexample(grid: Grid, cells: Sequence[int]) -> tuple[bool, list[int] | None]:
     """Whether the x in these refined cells is confident, and the base cells of an x' that makes it a counterexample."""
     t, partners = grid.thresholds, grid.partners
-    F = exact_margin(grid, [int(axis.base[c]) for axis, c in zip(grid.axes, cells)])
-    if t.conf_neg < F < t.conf_pos:
+    own = [int(axis.base[c]) for axis, c in zip(grid.axes, cells)]
+    F = exact_margin(grid, own)
+    if t.conf_neg < F < t.conf_pos or forbids(grid, [(c, c) for c in own]):
         return False, None
     among = ((), ()) if partners is None else (partners.low, partners.high)
     window = [(int(axis.near_lo[c]), int(axis.near_hi[c])) for axis, c in zip(grid.axes, cells)]
@@ -46,6 +47,8 @@ def partners_of(grid: Grid, cells: Sequence[int], combinations: Iterable[Sequenc
         other = list(own)
         for a, c in zip(sensitive, combination):
             other[a] = c
+        if forbids(grid, [(c, c) for c in other]):
+            continue
         G = exact_margin(grid, other)
         below, above = low is not None and low >= G, high is not None and high <= G
         if grid.partners is not None and place >= 0:
@@ -75,7 +78,7 @@ def partner(grid: AnyGrid, cells: Sequence[int], window: Box, holds: Callable[[B
     stack = [list(window)] if all(low <= high for low, high in window) else []
     while stack:
         box = stack.pop()
-        if (differ and all(box[a] == (own[a], own[a]) for a in sensitive)) or not holds(box):
+        if (differ and all(box[a] == (own[a], own[a]) for a in sensitive)) or forbids(grid, box) or not holds(box):
             continue
         widest = max(range(len(box)), key=lambda a: box[a][1] - box[a][0])
         low, high = box[widest]
@@ -85,6 +88,15 @@ def partner(grid: AnyGrid, cells: Sequence[int], window: Box, holds: Callable[[B
         for part in ((low, middle), (middle + 1, high)):
             stack.append([*box[:widest], part, *box[widest + 1 :]])
     return None
+
+
+def forbids(grid: AnyGrid, box: Box) -> bool:
+    """Whether a rule forbids all of the box."""
+    for one in grid.forbidden:
+        ranges = [(mask, *box[axis]) for axis, mask in one.masks]
+        if all(mask >> low & (inside := (1 << (high - low + 1)) - 1) == inside for mask, low, high in ranges):
+            return True
+    return False
 
 
 def reached_leaves(grid: AnyGrid, root: int, box: Box) -> Iterator[int]:

@@ -13,7 +13,18 @@ import numpy as np
 
 from boxqte.engines.kinds import FAIR, LOW, UNFAIR, UNKNOWN
 from boxqte.engines.point import point_decider
-from boxqte.engines.protocol import ALONE, Capability, Companions, Decided, Limits, Outcome, Statistical, Status, Watch
+from boxqte.engines.protocol import (
+    ALONE,
+    Capability,
+    Companions,
+    Decided,
+    Limits,
+    Outcome,
+    Statistical,
+    Status,
+    Watch,
+    known_at_first,
+)
 from boxqte.engines.sample import sequence
 from boxqte.engines.sample.draws import Stratum, WholeSpace, strata_draws
 from boxqte.errors import EngineError
@@ -60,14 +71,14 @@ class Sample:
 
     name = "sample"
     Options = SampleOptions
-    capabilities = frozenset({Capability.MANY_CLASSES, Capability.PARTNERS})
+    capabilities = frozenset({Capability.MANY_CLASSES, Capability.PARTNERS, Capability.RULES})
 
     def __init__(self, options: SampleOptions | None = None):
         self.options = options or SampleOptions()
 
     def run(self, grid: AnyGrid, limits: Limits, watch: Watch, companions: Companions = ALONE) -> Outcome:
         whole = [Stratum(Fraction(1), grid, WholeSpace(), ())]
-        return sample(grid, whole, Decided(), limits, watch, self.options)
+        return sample(grid, whole, Decided(), limits, watch, self.options, certain=known_at_first(grid))
 
 
 def sample(
@@ -88,7 +99,8 @@ def sample(
     decider = point_decider(grid)
     cells = sum(len(axis.refined) for axis in grid.axes)
     error = DRAWING_ERROR + cells * CELL_ERROR
-    run = _Run(decided, certain, draws.mass, error, options, low_possible=grid.low_possible)
+    low_possible = grid.low_possible or bool(grid.forbidden)  # what is forbidden is drawn, and counts as low
+    run = _Run(decided, certain, draws.mass, error, options, low_possible=low_possible)
     most = _most_points(limits, options)
     size, status, started, fastest = min(FIRST_ROUND, most), None, time.perf_counter(), 0.0
     try:

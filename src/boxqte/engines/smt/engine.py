@@ -9,6 +9,7 @@ from boxqte.engines.smt.options import SmtOptions
 from boxqte.engines.smt.scheduler import Scheduler
 from boxqte.engines.smt.solving import load_z3
 from boxqte.questions.grid import AnyGrid, binary
+from boxqte.questions.rule_trees import divided_by_rules
 
 
 class Smt:
@@ -16,7 +17,7 @@ class Smt:
 
     name = "smt"
     Options = SmtOptions
-    capabilities: ClassVar[frozenset[Capability]] = frozenset({Capability.PARTNERS})
+    capabilities: ClassVar[frozenset[Capability]] = frozenset({Capability.PARTNERS, Capability.RULES})
 
     def __init__(self, options: SmtOptions | None = None):
         self.options = options or SmtOptions()
@@ -24,6 +25,6 @@ class Smt:
     def run(self, grid: AnyGrid, limits: Limits, watch: Watch, companions: Companions = ALONE) -> Outcome:
         load_z3()
         try:
-            return Scheduler(binary(grid), self.options, limits, watch).run()
+            return Scheduler(divided_by_rules(binary(grid)), self.options, limits, watch).run()
         except KeyboardInterrupt:  # before the search began: nothing is proved yet
             return Outcome(Decided(), Status.INTERRUPTED)

@@ -96,6 +96,11 @@ def input_lines(grid: Grid, prime: str) -> Iterator[str]:
         low, high = (a.low, a.high) if a.is_numeric else (Fraction(0), Fraction(len(a.values) - (a.missing is None)))
         yield f"{declared(i, axis, prime)} ; {comment(a.name)}: {a.kind}"
         yield f"(assert (<= {number(low, sort_of(axis))} {x} {number(high, sort_of(axis))}))"
+    if grid.forbidden:
+        yield f"; what the rules of the space forbid, x{prime} is not"
+    for one in grid.forbidden:
+        held = [member(a, grid.axes[a], grid.axes[a].cells, mask, prime) for a, mask in one.masks]
+        yield f"(assert (not {conjunction(held)}))"
 
 
 def tree_lines(grid: Grid, prime: str) -> Iterator[str]:

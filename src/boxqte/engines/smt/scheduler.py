@@ -35,7 +35,8 @@ class Scheduler(Run):
         self.grid, self.options = grid, options
         self.boxes = Boxes(grid)
         self.bytes_of_task = 600 + 40 * (len(grid.roots) + len(grid.axes))
-        self.fair = self.unfair = self.low = 0  # masses, in the boxes' units
+        self.fair = self.unfair = 0  # masses, in the boxes' units
+        self.low = int(grid.forbidden_mass * self.boxes.unit)  # no task finds an x that is forbidden
         self.confident = 0  # the mass of the path tuples that Task_kappa has found
         self.groups: dict[int, _Group] = {}
         self.waiting: dict[str, list[Any]] = {"kappa": [], "not-kappa": [], "pair": []}
