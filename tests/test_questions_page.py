@@ -24,14 +24,19 @@ QUESTIONS: dict[str, Property] = {
     "score (probability)": ScoreFairness("sex", 0.01),
     "monotone class": Monotonicity("age", "decreasing"),
     "monotone score": Monotonicity("age", "decreasing", "score"),
+    "with rules": Fairness("sex"),
 }
+RULE = "not (sex == f and age < 25)"
 
 
-def asked(prop: Property, engine: str = "box", **options: Any) -> boxqte.Quantification:
-    return boxqte.quantify(MODEL, Space.load(SPACE), prop, engine=engine, time_limit=1, **options)
+def tried(what: str, question: str, folder: Path) -> None:
+    prop, space = QUESTIONS[question], Space.load(SPACE)
+    if question == "with rules":
+        space = space.with_rules(RULE)
 
+    def asked(prop: Property, engine: str = "box", **options: Any) -> boxqte.Quantification:
+        return boxqte.quantify(MODEL, space, prop, engine=engine, time_limit=1, **options)
 
-def tried(what: str, prop: Property, folder: Path) -> None:
     if what.startswith("engine "):
         asked(prop, what.removeprefix("engine "))
     elif what in ("certificate", "checkpoint"):
@@ -39,14 +44,16 @@ def tried(what: str, prop: Property, folder: Path) -> None:
     else:
         people = pd.read_csv(PEOPLE)
         table: dict[str, Callable[[], object]] = {
-            "verify": lambda: boxqte.verify(MODEL, Space.load(SPACE), prop, time_limit=5),
+            "verify": lambda: boxqte.verify(MODEL, space, prop, time_limit=5),
             "regions": lambda: asked(prop).regions(),
+            "hotspots": lambda: asked(prop).hotspots(),
             "sample": lambda: asked(prop).sample(5),
             "pairs": lambda: asked(prop).pairs(),
             "restrict": lambda: asked(prop).restrict("age < 50"),
             "profile": lambda: asked(prop).profile("age"),
-            "check (rows)": lambda: boxqte.check(MODEL, Space.load(SPACE), prop, people),
-            "empirical": lambda: boxqte.empirical(MODEL, Space.load(SPACE), prop, people),
+            "blame": lambda: asked(prop).blame(people, "granted", splits=False),
+            "check (rows)": lambda: boxqte.check(MODEL, space, prop, people),
+            "empirical": lambda: boxqte.empirical(MODEL, space, prop, people),
         }
         table[what]()
 
@@ -64,10 +71,10 @@ def entries() -> Iterator[tuple[str, str, str]]:
 @pytest.mark.parametrize(("what", "question", "said"), list(entries()))
 def test_the_table_says_what_is_so(what: str, question: str, said: str, tmp_path: Path) -> None:
     if said == "yes":
-        tried(what, QUESTIONS[question], tmp_path)
+        tried(what, question, tmp_path)
         return
     assert said == "no"
     with pytest.raises(BoxQTEError) as error:
-        tried(what, QUESTIONS[question], tmp_path)
+        tried(what, question, tmp_path)
     assert "\n" not in str(error.value)
     assert any(way in str(error.value) for way in ("engine", "use ", "leave "))

@@ -160,7 +160,7 @@ AxisLayout Layouts::made(int axis, const Word* cuts) const {
   return layout;
 }
 
-void Brick::lay(const Nodes& nodes, const Node& node, Layouts& layouts) {
+void Brick::lay(const Nodes& nodes, const Node& node, Layouts& layouts, bool signs_only) {
   const Problem& problem = nodes.problem();
   const ResidualTrees& trees = nodes.trees();
   layouts.tidy();
@@ -205,16 +205,16 @@ void Brick::lay(const Nodes& nodes, const Node& node, Layouts& layouts) {
   if (too_large) return;
   for (int i = 0; i < n_sensitive; ++i) combinations *= axes[i]->size();
   rows /= combinations;
-  lay_combinations(problem, points_matter);
+  lay_combinations(points_matter, signs_only);
   sequence.assign(n_levels() + 1, 0);
   for (int i = n_levels(); i >= 0; --i)
     sequence[i] = layouts.sequence(level(i).id, i < n_levels() ? sequence[i + 1] : 0);
 }
 
-void Brick::lay_combinations(const Problem& problem, bool points_matter) {
+void Brick::lay_combinations(bool points_matter, bool signs_only) {
   combination_mass.assign(combinations, 1.0);
   combination_single.assign(combinations, points_matter ? 1 : 0);
-  own_matters = !problem.thresholds.simple || problem.thresholds.capped;
+  own_matters = !signs_only;
   for (int c = 0; c < combinations; ++c) {
     int rest = c;
     for (int i = n_sensitive - 1; i >= 0; --i) {

@@ -94,10 +94,11 @@ struct Brick {
   bool too_large = false;  ///< more cells than any memory holds; then nothing but `rows` is right
 
   /// Compact the axes to the cuts that the node's trees still test.
-  void lay(const Nodes& nodes, const Node& node, Layouts& layouts);
+  /// signs_only: x's own cell matters only where it is a single point.
+  void lay(const Nodes& nodes, const Node& node, Layouts& layouts, bool signs_only);
 
  private:
-  void lay_combinations(const Problem& problem, bool points_matter);
+  void lay_combinations(bool points_matter, bool signs_only);
   std::vector<Word> active_;
 };
 

@@ -44,7 +44,7 @@ void Bitmaps<W>::lay(const Brick& brick, int count) {
   };
   clear(neg_, stride_ * count);
   clear(pos_, stride_ * (limits_.no_ties ? 1 : count));
-  if (!limits_.simple) {
+  if (!limits_.signs_only) {
     clear(sure_pos_, stride_ * count);
     clear(sure_neg_, stride_ * count);
   }
@@ -58,7 +58,7 @@ Targets<W> Bitmaps<W>::targets(int k) const {
   Targets<W> to;
   to.all[to.n++] = {&limits_.neg, neg_.data() + k * stride_, false};
   if (!limits_.no_ties) to.all[to.n++] = {&limits_.pos, pos_.data() + k * stride_, true};
-  if (!limits_.simple) {
+  if (!limits_.signs_only) {
     to.all[to.n++] = {&limits_.sure_neg, sure_neg_.data() + k * stride_, false};
     to.all[to.n++] = {&limits_.sure_pos, sure_pos_.data() + k * stride_, true};
   }
@@ -147,8 +147,9 @@ bool Bitmaps<W>::write(const Tile& tile, std::int64_t row, const Scale& scale, c
       writer.gap = erosion_.line_gap();
       near = least_of(each_row<Vectors>(tile, writer).near);
     };
-    // signs alone, or with confidence, or with ties or rules as well, or with both
+    // signs alone, or with rules, or with confidence, or with ties or rules as well, or with both
     targets.n == 1   ? write_all.template operator()<1>()
+    : targets.n == 2 ? write_all.template operator()<2>()
     : targets.n == 3 ? write_all.template operator()<3>()
     : targets.n == 4 ? write_all.template operator()<4>()
                      : write_all.template operator()<5>();
@@ -267,12 +268,11 @@ void Bitmaps<W>::take_out_forbidden(int k, int copies) {
   for (int copy = 0; copy < copies; ++copy) {
     const std::int64_t at = copy * words_;
     const Chunk* gone = chunks_of(gone_.data() + k * stride_ + at);
-    Chunk *pos = chunks_of(pos_.data() + (limits_.no_ties ? 0 : k * stride_) + at),
-          *sure = chunks_of(sure_pos_.data() + k * stride_ + at);
-    for (std::int64_t i = 0; i < erosion_.chunks(); ++i) {
-      pos[i] &= ~gone[i];
-      sure[i] &= ~gone[i];
-    }
+    Chunk* pos = chunks_of(pos_.data() + (limits_.no_ties ? 0 : k * stride_) + at);
+    for (std::int64_t i = 0; i < erosion_.chunks(); ++i) pos[i] &= ~gone[i];
+    if (limits_.signs_only) continue;
+    Chunk* sure = chunks_of(sure_pos_.data() + k * stride_ + at);
+    for (std::int64_t i = 0; i < erosion_.chunks(); ++i) sure[i] &= ~gone[i];
   }
 }
 
@@ -287,6 +287,9 @@ Fractions Bitmaps<W>::measure(int k, int copies, bool extremes) {
     for (std::int64_t i = 0; i < n; ++i) to[i] = ~from[i] & pattern[i];
   }
   if (limits_.capped) take_out_forbidden(k, copies);
+  // who surely has a class; where signs are all that matters, whoever has one
+  const W *is_pos = limits_.signs_only ? pos : sure_pos_.data() + k * stride_,
+          *is_neg = limits_.signs_only ? neg : sure_neg_.data() + k * stride_;
   Fractions found;
   for (const bool negative : {true, false}) {
     if (halted_.load(std::memory_order_relaxed)) return found;
@@ -298,14 +301,13 @@ Fractions Bitmaps<W>::measure(int k, int copies, bool extremes) {
                               points ? (negative ? who_low_ : who_high_).data() : seen, nullptr);
     } else {
       count(bits);
-      const W* sure = limits_.simple ? nullptr : (negative ? sure_pos_ : sure_neg_).data() + k * stride_;
+      const W* sure = limits_.simple ? nullptr : negative ? is_pos : is_neg;
       found.fair += fair_side(seen_.data(), twice_.data(), bits, sure);
     }
   }
   for (int s = 0; s < brick_->combinations && !limits_.simple && !halted_.load(std::memory_order_relaxed); ++s) {
-    const Chunk* sure_pos = chunks_of(sure_pos_.data() + k * stride_ + s * words_);
-    const Chunk* sure_neg = chunks_of(sure_neg_.data() + k * stride_ + s * words_);
-    Chunk* unsure = chunks_of(pos);  // its work is done
+    const Chunk *sure_pos = chunks_of(is_pos + s * words_), *sure_neg = chunks_of(is_neg + s * words_);
+    Chunk* unsure = chunks_of(pos);  // its work is done: of its own combination it is read as it is overwritten
     for (std::int64_t i = 0; i < n; ++i) unsure[i] = pattern[i] & ~(sure_pos[i] | sure_neg[i]);
     found.low += brick_->combination_mass[s] * erosion_.mass(pos);
   }

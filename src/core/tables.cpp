@@ -13,15 +13,23 @@ Limits::Limits(const Thresholds& t)
       sure_neg{{t.conf_neg, t.conf_neg_residue}, false},
       sure_pos{{t.conf_pos, t.conf_pos_residue}, true},
       cap{{t.cap, t.cap_residue}, true},
+      ruled(t.capped),
       capped(t.capped),
       simple(t.simple && !t.capped),
       no_ties(t.simple || (t.fuzz == 0 ? t.pos == t.neg + 1 : t.pos_residue - t.neg_residue == 1)),
-      fuzz(t.fuzz) {}
+      fuzz(t.fuzz),
+      signs_only(t.simple) {}
+
+void Limits::look_at(std::int64_t high) {
+  if (!ruled) return;
+  capped = high + fuzz >= cap.bound.value;
+  simple = signs_only && !capped;
+}
 
 Kind Limits::one_kind(std::int64_t low, std::int64_t high) const {
   low -= fuzz;
   high += fuzz;
-  if (capped && high >= cap.bound.value) return low >= cap.bound.value ? Kind::low : Kind::unknown;  // Theorem 14
+  if (ruled && high >= cap.bound.value) return low >= cap.bound.value ? Kind::low : Kind::unknown;  // Theorem 14
   if (low > sure_neg.bound.value && high < sure_pos.bound.value) return Kind::low;
   if ((low >= sure_pos.bound.value && low > neg.bound.value) || (high <= sure_neg.bound.value && high < pos.bound.value))
     return Kind::fair;

@@ -45,7 +45,8 @@ struct Limit {
 /// Class and confidence as limits: class 0 iff F <= neg, class 1 iff not F < pos; neither if not F < cap (rules).
 struct Limits {
   Limit neg, pos, sure_neg, sure_pos, cap;
-  bool capped = false;
+  bool ruled = false;   ///< rules forbid something: margins from the cap on
+  bool capped = false;  ///< they may do so in the box at hand
   bool simple = true;   ///< signs are all that matters
   bool no_ties = true;  ///< every margin has a class: pos is what neg is not
   std::int64_t fuzz = 0;
@@ -55,8 +56,14 @@ struct Limits {
     const int sign = compare(f, limit.bound, fuzz);
     return limit.below ? sign < 0 : sign <= 0;
   }
+  /// Before a box is measured whose margins are at most `high`: whether rules may forbid something in it (Theorem 14).
+  void look_at(std::int64_t high);
+  /// Whether a tree with this largest leaf is one of the rules'.
+  bool is_rule(std::int64_t most) const { return ruled && most > cap.bound.value + cap.bound.value / 2; }
   /// Kind::fair or Kind::low if margins between low and high settle every x alike, else Kind::unknown.
   Kind one_kind(std::int64_t low, std::int64_t high) const;
+
+  bool signs_only;  ///< simple, where nothing is forbidden: whoever has a class has it surely
 };
 
 /// 64-bit margins as 4-byte integers, fixed point ('Narrow sums').

@@ -48,7 +48,7 @@ bool Walk::over_others(TreeId tree) const {
 }
 
 bool Walk::lay(const Node& node, Layouts& layouts) {
-  brick_.lay(nodes_, node, layouts);
+  brick_.lay(nodes_, node, layouts, limits_.simple);
   small_ = brick_.cells() <= static_cast<double>(options_.dense_cells);
   return small_;
 }

@@ -79,24 +79,62 @@ bool WindowWorker::is_brick(const Node& node) {
   return cells <= options_.cell_limit;
 }
 
+/// All that is allowed in the box is surely of one class: what is left to ask is what is forbidden (Theorem 14).
+void WindowWorker::keep_rules(Node& node) const {
+  int kept = 0;
+  for (int t = 0; t < node.n_common; ++t)
+    if (limits_.is_rule(nodes_.trees()[node.common[t]].most)) node.common[kept++] = node.common[t];
+  node.n_common = kept;
+  node.offset[0] = limits_.sure_pos.bound.value;
+  node.residue[0] = limits_.sure_pos.bound.residue;
+}
+
+/// A cut on a fixed axis that some rule still asks about; -1 if there is none.
+int WindowWorker::cut_of_rule(const Node& node) const {
+  const ResidualTrees& trees = nodes_.trees();
+  for (int t = 0; t < node.n_common; ++t) {
+    if (!limits_.is_rule(trees[node.common[t]].most)) continue;
+    std::vector<TreeId> todo{node.common[t]};
+    for (std::size_t i = 0; i < todo.size(); ++i) {
+      const Record& record = trees[todo[i]];
+      if (record.is_leaf()) continue;
+      if (problem_.axes.role[problem_.cuts.axis[record.cut]] == Role::fixed) return record.cut;
+      todo.push_back(record.yes);
+      todo.push_back(record.no);
+    }
+  }
+  return -1;
+}
+
 /// Settle the box of a frame, or choose the cut that should split it.
 WindowWorker::Outcome WindowWorker::settle(Frame& at, Masses& masses) {
-  const Node& node = at.node;
+  Node& node = at.node;
   ++counters_.nodes;
   counters_.work += Walk::node_work;
-  std::int64_t low = node.offset[0], high = low;
+  std::int64_t low = node.offset[0], high = low, forbidden = 0;
   for (int t = 0; t < node.n_common; ++t) {
-    low += nodes_.trees()[node.common[t]].least;
-    high += nodes_.trees()[node.common[t]].most;
+    const Record& record = nodes_.trees()[node.common[t]];
+    low += record.least;
+    (limits_.is_rule(record.most) ? forbidden : high) += record.most;
   }
   const Kind kind = limits_.one_kind(low, high);
-  if (kind != Kind::unknown) {
+  if (kind == Kind::low || (kind == Kind::fair && forbidden == 0)) {
     masses.add(kind, node.mass());
     return Outcome::settled;
   }
+  if (kind == Kind::fair) {
+    keep_rules(node);
+    high = node.offset[0];
+  }
+  limits_.look_at(high + forbidden);
   at.cut = choose_cut(node);
   at.side = 0;
   if (at.cut >= 0 && !is_brick(node)) return Outcome::split;
+  // a brick in which nothing can be forbidden is measured faster: no rule may hold on some of its fixed cells only
+  if (const int cut = limits_.capped ? cut_of_rule(node) : -1; cut >= 0) {
+    at.cut = cut;
+    return Outcome::split;
+  }
   // a large brick is worth its compaction: first resolve all that mixes fixed and other axes
   if (!walk_.lay(node, layouts_) && at.cut >= 0) return Outcome::split;
   const double rows = static_cast<double>(walk_.brick().all_rows());

@@ -54,6 +54,8 @@ class WindowWorker {
   Outcome settle(Frame& frame, Masses& masses);
   int choose_cut(const Node& node);
   void score(TreeId tree, double weight);
+  void keep_rules(Node& node) const;
+  int cut_of_rule(const Node& node) const;
   bool is_brick(const Node& node);
   Frame& frame(std::size_t f);
 

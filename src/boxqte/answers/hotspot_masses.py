@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from boxqte.answers.allowed import left_of
 from boxqte.answers.asked import Asked, Ends, cell_words, support_boxes
 from boxqte.answers.regions import RegionStore, held_cells
 from boxqte.answers.result import asked_of
@@ -196,11 +197,17 @@ class _Counter:
         for key, blocks in groups.items():
             cells = {self.used[i]: _cells(bits) for i, bits in zip(tied, key)}
             share, now = _mass(self.asked.grid, cells), replace(limits, time_limit=budget.next_share())
-            if share:
+            if share and not self._all_forbidden(cells):
                 found, finished = self._search(blocks, cells, share, now)
                 ends = [(a + low, b + high) for (a, b), (low, high) in zip(ends, found)]
                 done &= finished
         return ends, done
+
+    def _all_forbidden(self, tied: Mapping[int, Sequence[int]]) -> bool:
+        """Whether rules of the space forbid every x with these cells."""
+        grid = self.asked.grid
+        held = {a: [c in cells for c in range(grid.axes[a].n_cells)] for a, cells in tied.items()}
+        return bool(grid.forbidden) and not left_of(grid, held)
 
     def _search(
         self, blocks: Sequence[Block], tied: Mapping[int, Sequence[int]], share: Fraction, limits: Limits

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from boxqte.answers.allowed import allowed_mass, left_of
 from boxqte.answers.asked import Asked, Ends
+from boxqte.answers.drawn_hotspots import MOST_DRAWING, Drawn, drawn_hotspots
 from boxqte.answers.hotspot_masses import Counted, blocks_of, count
 from boxqte.answers.hotspot_search import Draws, Held, IntArray, Wanted, search
 from boxqte.answers.profiles import same_for_all
@@ -37,12 +39,18 @@ FEW = 500  # counterexamples among these points: with fewer, those that the sear
 BUDGET = 1_000_000  # steps on a point before it is given up
 LEAST = 0.01  # of all counterexamples that a rule must add
 MOST_BLOCKS = 5_000  # boxes to count for the tree's inner nodes; beyond that these have no numbers
+NARROW = 0.001  # where the bounds on the unfair share inside a rule are further apart, draws say more
+OTHER_DRAWS = 1_000_003  # added to the seed: the draws that rules are judged by are not those that they were chosen by
+TINY = 1e-300
 ZERO, ONE = Fraction(0), Fraction(1)
 Rule = dict[int, Held]
 COLUMNS = [
     "rule", "mass", "density_lower", "density_upper", "lift_lower", "lift_upper", "share_lower", "share_upper",
     "covered_lower", "covered_upper",
 ]  # fmt: skip
+DRAWN_COLUMNS = [
+    f"{name}_statistical_{end}" for name in ("density", "lift", "share", "covered") for end in ("lower", "upper")
+]
 
 
 @dataclass(frozen=True)
@@ -83,10 +91,10 @@ class _HotSpots:
                 blocks_of(self.asked.grid, [*rules, *inner], MOST_BLOCKS)
             except EngineError:
                 inner = []
-            counted = count(self.asked, [*rules, *inner], len(rules), self.limits)
+            counted = self.among_allowed(count(self.asked, [*rules, *inner], len(rules), self.limits))
             kept = [rule for rule, ends in zip(rules, counted.own) if self.is_hot(rule, ends)]
             if len(kept) == len(rules):
-                return self.shown(rules, inner, nodes, counted)
+                return self.shown(rules, inner, nodes, counted, seed)
             rules = kept  # what the others add changes, so they are counted again
 
     # --- which rules ---
@@ -137,9 +145,20 @@ class _HotSpots:
 
     @property
     def whole(self) -> Ends:
-        """The mass of all counterexamples."""
+        """The mass of all counterexamples. All masses here are shares of what the space's rules leave."""
         unfair = Fraction(self.result.decided.unfair)
-        return unfair, unfair + self.result.decided.undecided
+        least, most = allowed_mass(self.asked)
+        return unfair / most, ((unfair + self.result.decided.undecided) / least if least else ONE)
+
+    def among_allowed(self, counted: Counted) -> Counted:
+        """The same numbers as shares of what the rules leave."""
+        least, most = allowed_mass(self.asked)
+        if least == most == 1:
+            return counted
+        own, new = (
+            [(low / most, high / least if least else ONE) for low, high in ends] for ends in (counted.own, counted.new)
+        )
+        return replace(counted, own=own, new=new)
 
     @property
     def least_lift(self) -> Fraction:
@@ -171,11 +190,23 @@ class _HotSpots:
                 more, between = _apart(axis, held, parse_condition(text, grid.space)[axis.attribute.name], cells)
                 said, most = said * (cells + more), most * (cells + between)
                 apart.append((between, cells + between))
+            if own.forbidden:
+                held_cells = {a: [c in held for c in range(own.axes[a].n_cells)] for a, held in rule.items()}
+                said = math.prod(
+                    (sum((own.axes[a].masses[c] for c in held), ZERO) for a, held in rule.items()), start=ONE
+                )
+                said *= left_of(own, held_cells) if said else ONE
             mass += weight * said
             off += weight * sum((between * most / both for between, both in apart if between), ZERO)
-        return Said(texts, mass, off)
+        least, most = allowed_mass(self.asked)
+        if not least:
+            return Said(texts, ONE, ONE, ONE)
+        mass, off = mass / least, off / least + mass * (1 / least - 1 / most)
+        return Said(texts, mass, off, off if self.asked.grid.forbidden else ZERO)
 
-    def shown(self, rules: list[Rule], inner: list[Rule], nodes: Sequence[Node], counted: Counted) -> pd.DataFrame:
+    def shown(
+        self, rules: list[Rule], inner: list[Rule], nodes: Sequence[Node], counted: Counted, seed: int
+    ) -> pd.DataFrame:
         import pandas as pd
 
         rows = [self.numbers(rule, ends) for rule, ends in zip([*rules, *inner], counted.own)]
@@ -184,14 +215,20 @@ class _HotSpots:
         for row, rule, (low, high) in zip(rows, rules, counted.new):
             least, most, off = least + low, most + high, off + self.said(rule).off
             row |= _named("covered", *self.share((max(least - off, ZERO), most + off)))
-        table = pd.DataFrame(rows[: len(rules)], columns=COLUMNS)
+        drawn = None
+        if any(row["density_upper"] - row["density_lower"] > NARROW for row in rows):
+            drawn = self.add_draws(rows, rules, inner, seed + OTHER_DRAWS)
+        table = pd.DataFrame(rows[: len(rules)], columns=COLUMNS if drawn is None else [*COLUMNS, *DRAWN_COLUMNS])
         known = {_key(rule): row for rule, row in zip([*rules, *inner], rows)}
         low, high = self.whole
         table.attrs |= {
-            "counterexample_mass": down(low),
+            "counterexample_lower": down(low),
             "counterexample_upper": up(high),
+            **({} if drawn is None else _named("counterexample_statistical", *drawn.whole)),
             "lift": float(self.least_lift),
             "converged": counted.done and self.result.converged,
+            "confidence": None if drawn is None else drawn.confidence,
+            "draws": 0 if drawn is None else drawn.draws,
             "tree": [
                 {
                     "level": len(node.rule) - 1,
@@ -204,11 +241,39 @@ class _HotSpots:
         }
         return table
 
+    def add_draws(self, rows: list[dict[str, Any]], rules: Sequence[Rule], inner: Sequence[Rule], seed: int) -> Drawn:
+        """Statistical intervals beside certain bounds that are far apart."""
+        limit = self.limits.time_limit
+        time = MOST_DRAWING if limit is None else min(limit, MOST_DRAWING)
+        found = drawn_hotspots(self.asked, [*rules, *inner], len(rules), time, seed=seed)
+        together = 0.0
+        for k, (row, rule) in enumerate(zip(rows, [*rules, *inner])):
+            said = self.said(rule)
+            least, most = found.whole
+            off = float(said.off) / max(least, TINY)  # of all counterexamples
+            low, high = (
+                found.density[k][0] - float(said.off / said.mass),
+                found.density[k][1] + float(said.off / said.mass),
+            )
+            known = {
+                "density": (low, high),
+                "lift": (low / most, high / least if least else math.inf),
+                "share": (found.share[k][0] - off, found.share[k][1] + off),
+            }
+            if k < len(rules):
+                together += off
+                known["covered"] = found.covered[k][0] - together, found.covered[k][1] + together
+            for name, (one, two) in known.items():  # the certain bounds hold as well
+                ends = max(one, row[f"{name}_lower"]), min(two, row[f"{name}_upper"])
+                row |= _named(f"{name}_statistical", *ends)
+        return found
+
     def numbers(self, rule: Rule, ends: Ends) -> dict[str, Any]:
         """A row of the table; every pair of numbers is certain, and rounded outward."""
         said = self.said(rule)
-        low, high = max(ends[0] - said.off, ZERO), min(ends[1] + said.off, said.mass, self.whole[1])
-        density = low / said.mass, high / said.mass
+        low, high = max(ends[0] - said.off, ZERO), min(ends[1] + said.off, said.mass + said.mass_off, self.whole[1])
+        least_mass = said.mass - said.mass_off
+        density = low / (said.mass + said.mass_off), (high / least_mass if least_mass > 0 else ONE)
         least, most = self.whole
         lift = (density[0] / most if most else ZERO), (density[1] / least if least else None)
         return {
@@ -246,6 +311,8 @@ class Said:
     texts: list[str]
     mass: Fraction
     off: Fraction
+    mass_off: Fraction = ZERO
+    """At most how much the mass itself is off: where rules forbid some of it, it is that of the cells."""
 
 
 def condition_text(space: Space, axis: Axis, held: Held, *, short: bool = True) -> str:

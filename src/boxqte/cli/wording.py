@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # keyword of the library -> option, where the two have different names
 SYNONYMS = {"random_state": "seed", "robustness": "robustness_rate", "n": "count",
             "near": "near", "attribute": "monotone", "direction": "monotone", "at_most": "score_at_most",
-            "rows": "data", "condition": "where", "threshold": "decision_threshold"}  # fmt: skip
+            "rows": "data", "condition": "where", "threshold": "decision_threshold", "rules": "rule"}  # fmt: skip
 # what people type -> option: the words of other tools
 FAMILIAR = {
     "--target": "--label", "--target-column": "--label", "--y": "--label", "--class": "--label", "--outcome": "--label",
