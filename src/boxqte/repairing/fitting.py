@@ -91,6 +91,11 @@ def levels(ensemble: TreeEnsemble, X: FloatArray) -> FloatArray:
     return np.full(len(X), found[0]) if rule.attribute is None else found[X[:, -1].astype(np.int64)]
 
 
+def squares(values: FloatArray) -> float:
+    """The sum of squares; not as a product of vectors, for which BLAS wakes up threads that wait for each other."""
+    return float(np.square(values).sum())
+
+
 @dataclass(frozen=True, eq=False)
 class Fitted:
     values: FloatArray
@@ -118,12 +123,12 @@ def fit(
         margin = leaves.margins(matrix, values)
         if is_mean:  # in units of the sum of the trees, so that the ridge means as much as in boosted models
             off = (margin + 0.5 - target) / factor
-            loss, slope = MEAN_CURVATURE * float(off @ off) / (2 * n), MEAN_CURVATURE * off / n
+            loss, slope = MEAN_CURVATURE * squares(off) / (2 * n), MEAN_CURVATURE * off / n
         else:
             loss = float(np.sum(np.logaddexp(0.0, margin) - target * margin)) / n
             slope = factor * (probability(model, margin) - target) / n
         away = values - anchor
-        total = loss + RIDGE / (2 * n) * float(away @ away)
+        total = loss + RIDGE / (2 * n) * squares(away)
         gradient = transposed @ slope + RIDGE / n * away
         if penalty is not None:
             more, own = penalty(values)

@@ -16,7 +16,7 @@ import numpy as np
 from boxqte.answers.verdict import Verdict
 from boxqte.models.ensemble import FloatArray, TreeEnsemble
 from boxqte.questions.building import match_columns
-from boxqte.repairing.fitting import Leaves, Penalty, fit, levels, probability
+from boxqte.repairing.fitting import Leaves, Penalty, fit, levels, probability, squares
 from boxqte.repairing.goals import Goal, pairs_of
 from boxqte.repairing.shares import Shares
 from boxqte.repairing.trees import sensitive_features
@@ -32,6 +32,7 @@ LITTLE = Fraction(15, 100)
 """A round that closes less than this of what was missing doubles the weight of the sides."""
 HINGE = 0.1
 MEAN_SCALE = 4.0  # a margin of a mean of trees is a probability; near 1/2, p changes by a quarter of a boosted margin
+KEPT = ("values", "x", "other", "side", "moves")
 ROUND_SECONDS = 60.0  # for measuring in one round: what is found by then is enough to draw from
 
 
@@ -51,12 +52,10 @@ class Refit:
         self.other = self.x.copy()
         self.side = np.zeros(0)
         self.moves = np.zeros(0, bool)
-        self._resume()
 
     def reached(self, goals: Sequence[Goal]) -> Candidate | None:
         """Leaves that meet the goals, changed no more than needed; None after the last round."""
-        low = self.values.copy()
-        rounds = 0
+        low, rounds = self._resumed(goals)
         while True:
             self.shop.say("refit", "measuring", self.round)
             found = self.shop.try_out(
@@ -74,6 +73,7 @@ class Refit:
             rounds += 1
             self.round += 1
             self._one_round(found)
+            self._keep(goals, low, rounds)
 
     def _one_round(self, found: Candidate) -> None:
         shop, missing = self.shop, found.distance
@@ -95,7 +95,6 @@ class Refit:
         shop.say("refit", f"fitting to {len(self.x):,} pairs", self.round)
         fitted = fit(self.leaves, self.matrix, self.target, self.values, self.first, self._penalty())
         self.values, shop.loss = fitted.values, fitted.loss
-        self._keep()
 
     def _back(self, low: FloatArray, goals: Sequence[Goal], found: Candidate) -> Candidate:
         """As little as is enough of the way from the leaves at the start to those at the end."""
@@ -131,7 +130,7 @@ class Refit:
         def penalty(values: FloatArray) -> tuple[float, FloatArray]:
             short = np.maximum(0.0, HINGE - sides * (scale * leaves.margins(at, values) - level))
             apart = factor * (fixed @ values)
-            total = weight / n * (float(short @ short) / 2 + float(apart @ apart))
+            total = weight / n * (squares(short) / 2 + squares(apart))
             slope = -(weight / n) * factor * (turned @ (short * sides))
             return total, slope + 2 * weight / n * factor * (back @ apart)
 
@@ -145,49 +144,50 @@ class Refit:
         tolerances = goal.property.tolerances(space)
         owner = match_columns(model, space)
         sensitive = sorted(sensitive_features(model, space, goal.property.sensitive))
-        total = np.zeros(len(x))
-        for _ in range(NEIGHBOURS):
-            near = x.copy()
-            if sensitive:
-                near[:, sensitive] = shop.X[rng.integers(0, len(shop.X), len(x))][:, sensitive]
-            for f, (at, _) in enumerate(owner):
-                attribute = space.attributes[at]
-                reach = AROUND * float(tolerances.get(attribute.name, 0))
-                if reach and attribute.is_numeric:
-                    moved = near[:, f] + rng.uniform(-reach, reach, len(x))
-                    moved = np.rint(moved) if attribute.kind == "integer" else moved
-                    near[:, f] = np.clip(moved, float(attribute.low), float(attribute.high))
-            total += np.tanh(2 * scale * (model.margin(near)[:, 0] - levels(model, near)))
+        near = np.repeat(x, NEIGHBOURS, axis=0)
+        if sensitive:
+            near[:, sensitive] = shop.X[rng.integers(0, len(shop.X), len(near))][:, sensitive]
+        for f, (at, _) in enumerate(owner):
+            attribute = space.attributes[at]
+            reach = AROUND * float(tolerances.get(attribute.name, 0))
+            if reach and attribute.is_numeric:
+                moved = near[:, f] + rng.uniform(-reach, reach, len(near))
+                moved = np.rint(moved) if attribute.kind == "integer" else moved
+                near[:, f] = np.clip(moved, float(attribute.low), float(attribute.high))
+        said = np.tanh(2 * scale * (model.margin(near)[:, 0] - levels(model, near)))
+        total = said.reshape(len(x), NEIGHBOURS).sum(axis=1)
         return np.where(total >= 0, 1.0, -1.0)
 
-    # --- checkpoints ---
+    # --- checkpoints: the last round of every level ---
 
-    def _keep(self) -> None:
+    def _keep(self, goals: Sequence[Goal], low: FloatArray, rounds: int) -> None:
         keeper = self.shop.keeper
         if keeper is None:
             return
-        keeper.state["refit"] = {
+        level = _level(goals)
+        keeper.state.setdefault("refit", {})[level] = {
             "round": self.round,
+            "rounds": rounds,
             "weight": self.weight,
-            "missing": None if self.missing is None else str(self.missing),
+            "missing": str(self.missing),
             "random": self.shop.rng.bit_generator.state,
         }
-        keeper.arrays = {
-            "values": self.values,
-            "x": self.x,
-            "other": self.other,
-            "side": self.side,
-            "moves": self.moves,
-        }
+        arrays = {name: getattr(self, name) for name in KEPT} | {"low": low}
+        keeper.arrays |= {f"{level} {name}": array for name, array in arrays.items()}
         keeper.save()
 
-    def _resume(self) -> None:
-        keeper = self.shop.keeper
-        if keeper is None or "refit" not in keeper.state:
-            return
-        state, arrays = keeper.state["refit"], keeper.arrays
-        self.round, self.weight = int(state["round"]), float(state["weight"])
-        self.missing = None if state["missing"] is None else Fraction(state["missing"])
+    def _resumed(self, goals: Sequence[Goal]) -> tuple[FloatArray, int]:
+        """Where the level began and how many rounds it had, after going on from what is kept of it, if anything is."""
+        keeper, level = self.shop.keeper, _level(goals)
+        if keeper is None or level not in keeper.state.get("refit", {}):
+            return self.values.copy(), 0
+        state = keeper.state["refit"][level]
+        for name in KEPT:
+            setattr(self, name, keeper.arrays[f"{level} {name}"])
+        self.round, self.weight, self.missing = state["round"], state["weight"], Fraction(state["missing"])
         self.shop.rng.bit_generator.state = state["random"]
-        self.values, self.x, self.other = arrays["values"], arrays["x"], arrays["other"]
-        self.side, self.moves = arrays["side"], arrays["moves"].astype(bool)
+        return keeper.arrays[f"{level} low"], int(state["rounds"])
+
+
+def _level(goals: Sequence[Goal]) -> str:
+    return " ".join(str(goal.at_least) for goal in goals)

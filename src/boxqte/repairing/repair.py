@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 HELD_OUT = 0.3
 FEWEST_ROWS = 20
+REPORT_SECONDS = 60.0
+"""For measuring one requirement on the original, and to the end on the repaired model: bounds after that."""
 CHANGED_SECONDS = 2.0
 """For the mass of changed decisions in the space: certain bounds after that, with a statistical interval inside."""
 
@@ -330,8 +332,8 @@ class _Judge:
         """All goals to the end, as far as the time allows: each has its share of what is left."""
         found = []
         for i, goal in enumerate(goals):
-            left = None if self.shop.clock.seconds is None else max(self.shop.clock.left / (2 * (len(goals) - i)), 0.01)
-            asking = self.order.asking.within(left)
+            left = max(self.shop.clock.left / (2 * (len(goals) - i)), 0.01)
+            asking = self.order.asking.within(min(left, REPORT_SECONDS))
             found.append(measured(model, goal, self.shop.world, asking, until_decided=False))
             if found[-1].status is Status.INTERRUPTED:
                 break

@@ -15,6 +15,8 @@ from boxqte.repairing.goals import Goal
 from boxqte.repairing.workshop import Candidate, Workshop
 
 PARTS = 128
+STEP_SECONDS = 60.0
+"""For measuring one mixture: what is not proved by then counts as not met, and more of G is taken."""
 Known = dict[int, list[tuple[Fraction, Fraction]]]
 """By share (in parts), what is proved of each goal: bounds on its measure."""
 
@@ -51,7 +53,13 @@ class Shares:
         edited, origins = self.mixed(share)
         self.shop.say(self.method, f"trying {k}/{PARTS} of the repaired model", self.shop.tried + 1)
         found = self.shop.try_out(
-            edited, origins, goals=goals, share=share, round_=self.shop.tried + 1, method=self.method
+            edited,
+            origins,
+            goals=goals,
+            most=None if k == PARTS else STEP_SECONDS,
+            share=share,
+            round_=self.shop.tried + 1,
+            method=self.method,
         )
         self.candidates[k] = found
         if all(m.lower is not None and m.upper is not None for m in found.measures):

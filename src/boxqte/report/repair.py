@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from boxqte.basics.numbers import CELL, LONG, number_text
@@ -12,6 +13,7 @@ from boxqte.repairing.quality import Quality
 from boxqte.repairing.repair import Repair, RowShare
 from boxqte.report.text import sheet_text, table_text
 
+MEASURE = replace(CELL, tries=(5, 6))
 METHOD_WORDS = {
     "none": "nothing is changed",
     "prune": "no tree tests a sensitive attribute; the leaves are fitted to the original's probabilities",
@@ -45,13 +47,19 @@ def repair_text(found: Repair) -> str:
 def _method(found: Repair) -> str:
     said = f"{found.method}: {METHOD_WORDS.get(found.method, '')}"
     if found.share is not None and 0 < found.share < 1:
-        said += f"; mixed with the original, {found.share} of the repaired model"
+        whole = (
+            "the way to where the requirement is met"
+            if found.method == "refit"
+            else "the repaired model, the rest the original"
+        )
+        said += f"; {found.share} of {whole}"
     return said
 
 
 def _verdict(found: Repair) -> str:
     if found.met:
-        return "met, by exact measurement of the model as saved and read again"
+        early = f"; stopped by {found.stopped}: less change may be enough" if found.stopped is not None else ""
+        return f"met, by exact measurement of the model as saved and read again{early}"
     why = f"; stopped by {found.stopped}" if found.stopped is not None else ""
     return f"NOT met{why}; this is the best model so far"
 
@@ -82,14 +90,14 @@ def _auc(found: Quality) -> str:
 def _measure(found: Measured) -> str:
     if found.lower is None or found.upper is None:
         return f"undefined: {found.why}"
-    return number_text(found.lower, found.upper, CELL)
+    return number_text(found.lower, found.upper, MEASURE)
 
 
 def _rows(found: RowShare) -> str:
     if not found.confident:
         return "no row is confident"
     share = Fraction(found.fair, found.confident)
-    return number_text(share, share, CELL)
+    return number_text(share, share, MEASURE)
 
 
 def _changed_rows(found: Repair) -> str:
