@@ -119,6 +119,8 @@ class Table:
     rows: list[list[str]] = field(default_factory=list)
     marks: list[dict[str, str]] = field(default_factory=list)
     """The data-... attributes of the numbers, in order."""
+    levels: list[int] = field(default_factory=list)
+    """Of a tree of conditions, how deep each line is."""
 
 
 @dataclass
@@ -146,8 +148,10 @@ class Page(HTMLParser):
         attributes = {name: value or "" for name, value in given}
         if tag == "section":
             self.sections.append(Section())
-        if tag in ("h2", "dt", "dd", "caption", "th", "td"):
+        if tag in ("h2", "h3", "dt", "dd", "caption", "th", "td"):
             self._text = []
+        if "data-level" in attributes:
+            self.sections[-1].tables[-1].levels.append(int(attributes["data-level"]))
         if tag == "table":
             self.sections[-1].tables.append(Table())
         if tag == "tr":
@@ -158,7 +162,7 @@ class Page(HTMLParser):
             marks = {name.removeprefix("data-"): value for name, value in attributes.items() if "data-" in name}
             if tag == "rect":
                 self.sections[-1].charts.setdefault(self._figure or "", []).append(marks)
-            else:
+            elif self.sections[-1].tables:
                 self.sections[-1].tables[-1].marks.append(marks)
 
     def handle_data(self, data: str) -> None:
@@ -166,11 +170,11 @@ class Page(HTMLParser):
             self._text.append(data)
 
     def handle_endtag(self, tag: str) -> None:
-        if self._text is None or tag not in ("h2", "dt", "dd", "caption", "th", "td"):
+        if self._text is None or tag not in ("h2", "h3", "dt", "dd", "caption", "th", "td") or not self.sections:
             return
         text, self._text, here = "".join(self._text), None, self.sections[-1]
-        if tag == "h2":
-            here.title = text
+        if tag in ("h2", "h3"):
+            here.title = here.title or text
         elif tag == "dt":
             here.facts.append((text, ""))
         elif tag == "dd":
@@ -256,12 +260,16 @@ def case_of(seed: int) -> Case:
 def check(seed: int) -> None:
     case = case_of(seed)
     page = Page(case.audit.to_html(time_limit=float("inf") if case.seconds is None else case.seconds))
-    overview = page.sections[0].table("Every question")
+    overview = page.sections[0].table("Which share of the inputs")
     assert overview is not None
-    check_answers(case, overview.rows)
+    check_overview(case, overview.rows)
+    details = 0
     for section in page.sections:
-        if section.title in case.truths:
-            check_section(section, case.truths[section.title], case)
+        name = section.title.removesuffix(", in detail").removeprefix("Who it is: ")
+        if name in case.truths:
+            check_section(section, case.truths[name], case.audit[name], case)
+            details += section.title.endswith(", in detail")
+    assert details == len(case.truths)
     check_printed(case)
     check_frame(case)
     check_json(case)
@@ -275,6 +283,27 @@ def check_measure(text: str, truth: Truth) -> None:
     elif measure_of(truth) is not None:
         number = text.partition("; ")[0].partition(" [")[0]  # behind it stands what it does not say
         assert read(number).holds(measure_of(truth)), text
+
+
+def check_overview(case: Case, rows: Sequence[Sequence[str]]) -> None:
+    """The table of all questions on the page: percentages, and below them what is statistical."""
+    head, *lines = rows
+    assert len(lines) == len(case.truths)
+    for line in lines:
+        cells = {name: text.replace("\N{NO-BREAK SPACE}", " ") for name, text in zip(head, line)}
+        truth = case.truths[cells["question"]]
+        measure, result = measure_of(truth), case.audit[cells["question"]]
+        check_verdict(re.sub(r"^[●▲◆] ", "", cells["required"]), truth)
+        if cells["measure"].startswith("undefined"):
+            assert measure is None
+            continue
+        certain = re.match(rf"(?:less than |more than )?{NUMBER} %(?: to {NUMBER} %)?", cells["measure"])
+        assert certain, cells["measure"]
+        drawn = re.search(rf"statistical, confidence [\d.]+: ({NUMBER} %(?: to {NUMBER} %)?)", cells["measure"])
+        assert bool(drawn) == (result.statistical is not None and result.value is None)
+        if measure is not None:
+            assert read_percent(certain[0]).holds(measure), cells["measure"]
+            assert not drawn or read_percent(drawn[1]).holds(measure), cells["measure"]
 
 
 def check_answers(case: Case, rows: Sequence[Sequence[str]]) -> None:
@@ -310,11 +339,12 @@ def check_verdict(text: str, truth: Truth) -> None:
 # --- one question of the page -----------------------------------------------------------------------------------------
 
 
-def check_section(section: Section, truth: Truth, case: Case) -> None:
+def check_section(section: Section, truth: Truth, result: Any, case: Case) -> None:
     facts = dict(section.facts)
-    check_measure(facts["measure"], truth)
-    assert read(facts["confident mass"]).holds(truth.confident)
-    assert read(facts["counterexample mass"]).holds(truth.unfair())
+    if facts:  # the details in the appendix
+        check_measure(facts["measure"], truth)
+        assert read(facts["confident mass"]).holds(truth.confident)
+        assert read(facts["counterexample mass"]).holds(truth.unfair())
     if "statistical" in facts and measure_of(truth) is not None:
         assert read(facts["statistical"]).holds(measure_of(truth))
     for table in section.tables:
@@ -325,10 +355,13 @@ def check_section(section: Section, truth: Truth, case: Case) -> None:
     regions = section.table("The largest regions")
     if regions is not None:
         check_regions(regions, truth)
+    spots = section.table("Where the ")
+    if spots is not None:
+        check_spots(spots, truth)
     matrix = next((t for t in section.tables if "rows are the input's own value" in t.caption), None)
     if matrix is not None:
         check_matrix(matrix, truth)
-    if case.seconds is None and case.audit[section.title].converged and truth.unfair():
+    if case.seconds is None and result.converged and truth.unfair():
         assert "not decided within the time" not in str(section)
 
 
@@ -386,6 +419,28 @@ def check_regions(table: Table, truth: Truth) -> None:
         ):
             said = read_percent(cells[column])
             assert said.lower - NOISE <= share <= said.upper + NOISE, (rule, column, cells[column])
+
+
+def check_spots(table: Table, truth: Truth) -> None:
+    """The tree of hot spots: a line's rule is its own condition and those above it."""
+    assert len(table.levels) == len(table.rows) - 1
+    path: list[str] = []
+    for level, (text, *numbers) in zip(table.levels, table.rows[1:]):
+        path = [*path[:level], text.strip().removeprefix("and ").strip()]
+        rule = " and ".join(path)
+        if not all(legible(truth, a) for a in truth.problem.space) or re.search(r"\d\.\d{6}|\d{7}", rule):
+            continue  # the page shows seven digits
+        if len(numbers) < 4:
+            continue  # it only leads to others, and was not counted
+
+        def mine(row: NaiveRow, rule: str = rule) -> bool:
+            return rule_holds(rule, row.x)
+
+        found, mass = truth.unfair(mine), truth.mass(mine)
+        inside, _, share, all_ = numbers
+        for said, true in ((inside, found / mass), (share, found / truth.unfair()), (all_, mass)):
+            shown = read_percent(said)
+            assert shown.lower - NOISE <= true <= shown.upper + NOISE, (rule, said, float(true))
 
 
 def check_matrix(table: Table, truth: Truth) -> None:

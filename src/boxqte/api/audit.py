@@ -65,12 +65,21 @@ class Audit(questions.Audit):
         known = {f.name: getattr(audit, f.name) for f in fields(audit)}
         return cls(**known | {"questions": questions, "gate": gate})
 
+    def gathered(self, *, time_limit: float | None = None, progress: Callable[[str], None] | None = None) -> Self:
+        """The audit with what its report shows beyond the answers: hot spots, flips, profiles, pairs (`findings`).
+
+        `time_limit` and `progress` as for `to_html`.
+        """
+        found = gather_all(self, seconds=self.report_seconds if time_limit is None else time_limit, say=progress)
+        return replace(self, findings=tuple(found))
+
     def to_html(
         self,
         *,
         time_limit: float | None = None,
         progress: Callable[[str], None] | None = None,
         explorer: bool = False,
+        documents: str | Iterable[str] | None = None,
     ) -> str:
         """The report: one self-contained page.
 
@@ -83,12 +92,17 @@ class Audit(questions.Audit):
             Called with a few words whenever something else is begun.
         explorer
             Also a part that needs scripts: the reader chooses an input and sees what the model makes of it (two classes).
+        documents
+            Also tables that say what the audit answers of these: "eu-ai-act", "sr-26-2", "nyc-ll144", "ecoa".
         """
         from boxqte.report.explorer import explorer_part
         from boxqte.report.html import audit_page
+        from boxqte.report.mappings import read_documents
 
-        findings = gather_all(self, seconds=self.report_seconds if time_limit is None else time_limit, say=progress)
-        return audit_page(self, findings, explorer_part(self.results) if explorer else None)
+        names = read_documents(documents)
+        found = self if self.findings else self.gathered(time_limit=time_limit, progress=progress)
+        part = explorer_part(self.results) if explorer else None
+        return audit_page(found, found.findings, part, documents=names)
 
     def save_html(self, path: str | Path, *, time_limit: float | None = None, explorer: bool = False) -> None:
         """Write the report."""
@@ -163,6 +177,7 @@ def audit(
     author: str = "",
     reviewer: str = "",
     purpose: str = "",
+    class_names: Iterable[str] = (),
     command: str = "",
 ) -> Audit:
     """Ask about each sensitive attribute alone, all of them together, and robustness.
@@ -220,6 +235,8 @@ def audit(
         Called with the question's name, its time limit and a Progress now and then.
     author, reviewer, purpose
         Who made the audit, who reviews it, and what for: the report and the JSON state them with the date.
+    class_names
+        What the report calls class 0 and class 1, such as ["refused", "granted"]; left out, as the model does.
     command
         The command line, for the report.
 
@@ -248,6 +265,11 @@ def audit(
     if threshold is None and read is not None:
         threshold = read.threshold
     imported = load_model(model, allow_pickle=allow_pickle, threshold=threshold)
+    called = as_names(class_names, "class_names", EngineError) if class_names != () else ()
+    if called and len(called) != max(len(imported.ensemble.classes), 2):
+        raise EngineError(
+            f"class_names: the model has {len(imported.ensemble.classes)} classes, found {len(called)} names"
+        )
     names = as_names(sensitive, "sensitive", PropertyError)
     function(progress, "progress")
     limits = limits_of(workers=workers, n_jobs=n_jobs, memory_limit=memory_limit)
@@ -291,6 +313,7 @@ def audit(
             description=described,
             row_rates=rates_of_rows(imported, bound, names, others.data),
             signed=signed,
+            class_names=called,
         )
     )
 

@@ -22,6 +22,7 @@ from boxqte.answers.rates import GroupRates, RowRates, group_rates
 from boxqte.answers.result import ModelSummary, Result
 from boxqte.answers.verdict import Verdict
 from boxqte.auditing.description import DataDescription
+from boxqte.auditing.findings import Findings
 from boxqte.auditing.policy import (
     VERIFY_SECONDS,
     Check,
@@ -124,6 +125,10 @@ class Audit:
     """The table, where its rows were asked about."""
     description: DataDescription | None = None
     signed: Signed = NOBODY
+    class_names: tuple[str, ...] = ()
+    """What the report calls the classes; empty: as the model does."""
+    findings: tuple[Findings, ...] = field(default=(), repr=False)
+    """What a report shows beyond the answers, for each question, where it was gathered (`gathered`)."""
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickles: a clock does not go on elsewhere."""
@@ -202,8 +207,9 @@ class Audit:
                     "result": None if q.result is None else q.result.to_json(),
                     "population": None if q.population is None else q.population.to_json(),
                     "rows": None if q.rows is None else q.rows.to_json(),
+                    **({"findings": self.findings[i].to_json()} if self.findings else {}),
                 }
-                for q in self.questions
+                for i, q in enumerate(self.questions)
             ],
             "rates": [rates.to_json() for rates in self.rates],
             "row_rates": [rates.to_json() for rates in self.row_rates],

@@ -33,7 +33,8 @@ class HotNode:
     """Of all inputs; None where the rule was not counted."""
     density: tuple[float, float] | None = None
     """The unfair share inside, as certain bounds; so are all that follow."""
-    lift: tuple[float, float] | None = None
+    lift: tuple[float, float | None] | None = None
+    """How many times as frequent as in the whole; nothing is known above where the upper end is None."""
     share: tuple[float, float] | None = None
     """Of all unfair inputs."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -72,10 +72,12 @@ def gather(
     seconds: float | None = REPORT_SECONDS,
     say: Note | None = None,
     rows: Rows | None = None,
+    classes: Sequence[str] = (),
 ) -> Findings:
     """Regions, profiles, flips and pairs of the result; nothing for one without counterexamples or read from a file.
 
-    `say` is called with a few words whenever something else is begun; `rows` are those that examples should be like.
+    `say` is called with a few words whenever something else is begun; `rows` are those that examples should be like,
+    `classes` what the classes are called.
     """
     nothing = result.undefined or (result.converged and not result.decided.unfair)
     if result.asked is None or nothing:
@@ -106,9 +108,9 @@ def gather(
         if result.property.sensitive:
             say("flip matrix")
             matrices = _part("the flip matrix", notes, lambda: _matrices(result, extent, clock))
-            flips = _part("who flips to what", notes, lambda: _flips(result, clock))
+            flips = _part("who flips to what", notes, lambda: _flips(result, clock, classes))
         say("examples")
-        found = _part("the examples", notes, lambda: example_pairs(result, extent.pairs, rows))
+        found = _part("the examples", notes, lambda: example_pairs(result, extent.pairs, rows, classes))
         pairs, replayed = found or ((), False)
     profiles = _part("the profiles", notes, lambda: _profiles(result, space, extent, notes, clock, say))
     return Findings(spots, rules, profiles, matrices, pairs, tuple(notes), complete, flips, replayed)
@@ -126,7 +128,8 @@ def gather_all(audit: Audit, *, seconds: float | None, say: Note | None = None) 
         rows = None
         if audit.data is not None and question.rows is not None and question.result.asked is not None:
             rows = rows_of(question.result.asked, audit.data, question.rows)
-        found.append(gather(question.result, audit.space, seconds=budget.next_share(), say=hears, rows=rows))
+        found.append(gather(question.result, audit.space, seconds=budget.next_share(), say=hears, rows=rows,
+                            classes=audit.class_names))  # fmt: skip
     return found
 
 
@@ -188,12 +191,17 @@ def _hotspots(result: Result, clock: TimeBudget) -> HotSpots | None:
             _shortened(node["condition"]),
             node["hot_spot"],
             node.get("mass"),
-            *((node[f"{name}_lower"], node[f"{name}_upper"]) if "mass" in node else None for name in HOT),
+            *(_ends(node, name) if "mass" in node else None for name in HOT),
         )
         for node in table.attrs["tree"]
     )
     last = table.iloc[-1]
     return HotSpots(nodes, (float(last["covered_lower"]), float(last["covered_upper"])), table.attrs["lift"])
+
+
+def _ends(node: Mapping[str, Any], name: str) -> Any:
+    low, high = node[f"{name}_lower"], node[f"{name}_upper"]
+    return low, None if math.isinf(high) else high
 
 
 def _rules(result: Result, extent: Extent, clock: TimeBudget) -> tuple[Rule, ...]:
@@ -335,16 +343,16 @@ def _matrices(result: Result, extent: Extent, clock: TimeBudget) -> tuple[FlipMa
     return (FlipMatrix(title, tuple(str(table.index[i]) for i in kept), masses),)
 
 
-def _flips(result: Result, clock: TimeBudget) -> tuple[Flip, ...]:
+def _flips(result: Result, clock: TimeBudget, names: Sequence[str]) -> tuple[Flip, ...]:
     """The pairs of values with the most inputs that are refused with the one and granted with the other."""
     n = len(combinations(asked_of(result).grid))
     limit = _each(clock, MATRIX_PART, 2 * n * n)
     if limit is not None and limit < LEAST_SEARCH:
         raise ReportError("there was no time to count it")
     found, _ = directions(result, time_limit=limit)
-    classes = asked_of(result).model.ensemble.classes
+    first, second = names or [f"class {name}" for name in asked_of(result).model.ensemble.classes]
     return tuple(
-        Flip(f"{classes[0]} as {d.refused}, {classes[1]} as {d.granted}", d.lower, d.upper)
+        Flip(f"{first} as {d.refused}, {second} as {d.granted}", d.lower, d.upper)
         for d in found[:MOST_FLIPS]
         if d.lower > 0
     )

@@ -53,9 +53,15 @@ def rows_of(asked: Asked, data: Any, found: Empirical) -> Rows:
     return Rows(numbers, read.cells[numbers], columns, unfair)
 
 
-def example_pairs(result: Result, n: int, rows: Rows | None = None) -> tuple[tuple[Pair, ...], bool]:
-    """At most n pairs, and whether the library agreed to each of them (False: it could not be asked)."""
+def example_pairs(
+    result: Result, n: int, rows: Rows | None = None, classes: Sequence[str] = ()
+) -> tuple[tuple[Pair, ...], bool]:
+    """At most n pairs, and whether the library agreed to each of them (False: it could not be asked).
+
+    `classes` is what the classes are called, if not as in the model.
+    """
     asked = asked_of(result)
+    named = classes or [str(name) for name in asked.model.ensemble.classes]
     values = GridValues(asked.grid)
     rng = np.random.default_rng(SEED)
     pairs: list[Pair] = []
@@ -65,7 +71,7 @@ def example_pairs(result: Result, n: int, rows: Rows | None = None) -> tuple[tup
         x = [column[at] for column in rows.columns]
         other = _partners_of(asked, values, rows.cells[at], x, rng)
         kept, asks = _agreed(asked, values, x, other)
-        pairs += _pairs(asked, values, x, other, kept[:n], rows, at)
+        pairs += _pairs(asked, values, x, other, kept[:n], rows, at, named)
     if len(pairs) < n:
         wanted = n if rows is None else CANDIDATES * n
         try:
@@ -80,7 +86,7 @@ def example_pairs(result: Result, n: int, rows: Rows | None = None) -> tuple[tup
             near, far = _nearest(asked, x, rows, rng)
             kept = kept[np.argsort(far[kept], kind="stable")]
         kept = _distinct(x, kept)[: n - len(pairs)]
-        pairs += _pairs(asked, values, x, other, kept, rows, near)
+        pairs += _pairs(asked, values, x, other, kept, rows, near, named)
     return tuple(pairs), asks
 
 
@@ -136,9 +142,10 @@ def _pairs(
     kept: npt.NDArray[np.intp],
     rows: Rows | None,
     near: npt.NDArray[np.int64] | None,
+    named: Sequence[str],
 ) -> list[Pair]:
     """The pairs in readable values; `near` has for each x the place of its row."""
-    classes = _classes(asked, values, [c[kept] for c in x], [c[kept] for c in other])
+    classes = _classes(asked, values, named, [c[kept] for c in x], [c[kept] for c in other])
     pairs = []
     for place, i in enumerate(kept.tolist()):
         row = None if rows is None or near is None else int(near[i])
@@ -155,10 +162,11 @@ def _pairs(
     return pairs
 
 
-def _classes(asked: Asked, values: GridValues, *both: Sequence[FloatArray]) -> tuple[list[str], list[str]]:
+def _classes(
+    asked: Asked, values: GridValues, named: Sequence[str], *both: Sequence[FloatArray]
+) -> tuple[list[str], list[str]]:
     """The classes of both inputs of each pair."""
-    ensemble = asked.model.ensemble
-    one, two = ([str(ensemble.classes[c]) for c in ensemble.predict(values.matrix(own))] for own in both)
+    one, two = ([named[c] for c in asked.model.ensemble.predict(values.matrix(own))] for own in both)
     return one, two
 
 

@@ -328,7 +328,7 @@ class Policy:
 
 def ruled(space: Space, *more: str | Iterable[str]) -> Space:
     """The space with further rules; the same one if there are none."""
-    rules = [rule for given in more for rule in ([given] if isinstance(given, str) else given)]
+    rules = [rule for given in more for rule in as_names(given, "rules", SpaceError)]
     return space.with_rules(rules) if rules else space
 
 

@@ -62,6 +62,10 @@ def add_parser(commands: Any) -> None:
     add_explorer(out)
     for who, what in (("author", "who made the audit"), ("reviewer", "who reviews it"), ("purpose", "what it is for")):
         out.add_argument(f"--{who}", metavar="TEXT", default="", help=f"{what}, for the report")
+    out.add_argument("--class-names", metavar="A,B", action="append",
+                     help="what the report calls class 0 and class 1, such as refused,granted")  # fmt: skip
+    out.add_argument("--for", metavar="DOCUMENT,...", action="append", dest="documents",
+                     help="with --html: what the audit answers of eu-ai-act, sr-26-2, nyc-ll144, ecoa")  # fmt: skip
     out.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
     out.add_argument("--save-space", metavar="SPACE.json", help="write the inferred space, to edit it and use it again")
     out.add_argument("--model-card", metavar="FILE", help="write a section for a model card, in Markdown")
@@ -116,6 +120,13 @@ def run(arguments: argparse.Namespace) -> int:
         check_output(getattr(arguments, option), f"--{option.replace('_', '-')}")
     check_explorer(arguments)
     sensitive = _check(arguments)
+    documents = None if arguments.documents is None else read_names(arguments.documents, "--for")
+    if documents is not None:
+        if arguments.html is None:
+            raise CommandError("--for: it is a part of the report; give --html, too")
+        from boxqte.report.mappings import read_documents
+
+        read_documents(documents)
     from boxqte.api.audit import audit
     from boxqte.report.progress import show_questions
 
@@ -156,13 +167,17 @@ def run(arguments: argparse.Namespace) -> int:
             author=arguments.author,
             reviewer=arguments.reviewer,
             purpose=arguments.purpose,
+            class_names=() if arguments.class_names is None else read_names(arguments.class_names, "--class-names"),
             command=shlex.join(["boxqte", *arguments.typed]),
         )
     if found.inference is not None:
         found = replace(found, inference=inference_in_flags(found.inference, arguments.command))
     if "-" not in [getattr(arguments, option) for option in OUTPUTS]:
-        # before the files: regions and examples for the report take a while
+        # before the files: hot spots and examples for the report take a while
         print(in_flags(audit_text(found), arguments.command), flush=True)
+    if arguments.html:
+        with _steps(arguments, found) as say:
+            found = found.gathered(progress=say)
     unwritten = [
         write_json(arguments.save_space, found.space.to_json()),
         write_json(arguments.json, found.to_json()),
@@ -172,8 +187,7 @@ def run(arguments: argparse.Namespace) -> int:
         unwritten.append(write_text(arguments.junit, found.gate.to_junit() if arguments.junit else ""))
         unwritten.append(write_text(arguments.markdown, found.gate.to_markdown() if arguments.markdown else ""))
     if arguments.html:
-        with _steps(arguments, found) as say:
-            page = found.to_html(progress=say, explorer=arguments.explorer)
+        page = found.to_html(explorer=arguments.explorer, documents=documents)
         unwritten.append(write_text(arguments.html, page))
     raise_first(*unwritten)
     if arguments.html and not arguments.quiet:

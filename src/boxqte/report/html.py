@@ -241,6 +241,11 @@ class QuestionPart:
         return bool(found.hotspots or found.rules or found.pairs or found.profiles or found.notes)
 
     @property
+    def bad(self) -> str:
+        """What a counterexample is called."""
+        return {"fairness": "unfair", "robustness": "not robust"}.get(self.result.property.kind, "contradicted")
+
+    @property
     def drawn(self) -> float | None:
         """The confidence of the statistical intervals of its profiles, if it has any."""
         return next((p.confidence for p in self.findings.profiles if p.has_draws), None)
@@ -307,7 +312,7 @@ def answer(lower: float, upper: float, *, confidence: float | None = None, kind:
     return share(lower, upper, confidence=confidence, kind=kind, style=ANSWER)
 
 
-def times(lower: float, upper: float) -> Number:
+def times(lower: float, upper: float | None) -> Number:
     """How many times as much."""
     return share(lower, upper, style=TIMES)
 
