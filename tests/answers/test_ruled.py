@@ -203,7 +203,7 @@ def test_hot_spots_have_the_densities_of_their_restrictions() -> None:
     table = result.hotspots()
     assert len(table) > 0
     assert (
-        table.attrs["counterexample_mass"]
+        table.attrs["counterexample_lower"]
         <= float(1 - Fraction(646501, 1258501))
         <= table.attrs["counterexample_upper"]
     )
