@@ -268,12 +268,14 @@ def test_page_notebook_markdown_and_junit_show_the_statistical_interval_and_the_
     found = drawn_audit()
     assert found.gate is not None
     texts = (found.to_html(), found._repr_html_(), found.gate.to_markdown(), found.gate.to_junit(), str(found.gate))
-    for text, interval in zip(texts, (INTERVAL, INTERVAL, LONG_INTERVAL, LONG_INTERVAL, LONG_INTERVAL)):
+    shown = "confidence 0.999999"  # the page has it as a percentage, in the sentence below
+    for text, interval in zip(texts, (shown, INTERVAL, LONG_INTERVAL, LONG_INTERVAL, LONG_INTERVAL)):
         assert interval in text
         assert "No tree tests a." in text
-    for text in texts[:3]:
+    assert "no tree tests a [1]" in texts[0]
+    for text in texts[1:3]:
         assert "(certain); no tree tests a" in text.replace("\\", "")
-    assert "Statistical, not proved: with confidence 0.999999, at least 93.7500 % and at most 96.8750 %." in texts[0]
+    assert "93.75\N{NO-BREAK SPACE}% to 96.88\N{NO-BREAK SPACE}%" in texts[0]
     said = found.to_json()["questions"][0]["result"]
     assert (said["remarks"], said["caveats"]) == (["No tree tests a."], ["no tree tests a"])
 

@@ -129,7 +129,7 @@ def test_an_audit_has_the_rates_of_every_sensitive_attribute() -> None:
     assert [entry["sensitive"] for entry in found.to_json()["rates"]] == [["race"], ["age"]]
     page = found.to_html(time_limit=5)
     assert "The rate of class 1 in every group" in page
-    assert "smallest by largest rate" in page
+    assert "the smallest by the largest rate" in page
 
 
 def test_the_ratio_of_a_policy_is_judged_by_the_rates_of_the_audit() -> None:
