@@ -71,7 +71,7 @@ def broken(**fields: Any) -> Any:
     ("content", "said"),
     [
         ("{", "not valid JSON"),
-        ("[]", "this is no saved result; expected what `save` or `quantify --json` writes"),
+        ("[]", "this is no saved result; expected what `save` writes"),
         ('{"attributes": []}', "this is no saved result"),
         (
             broken(decided="gone"),

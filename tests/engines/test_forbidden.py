@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from boxqte.engines.auto import Auto
 from boxqte.engines.box.engine import Box
 from boxqte.engines.box.options import BoxOptions
 from boxqte.engines.box.problem import compile_problem, used_axes
@@ -20,6 +21,7 @@ from boxqte.engines.point import point_decider
 from boxqte.engines.protocol import Engine, Limits, Outcome, Status, Watch
 from boxqte.engines.sample.draws import Stratum
 from boxqte.engines.sample.engine import Sample, SampleOptions, sample
+from boxqte.errors import EngineError
 from boxqte.questions.building import build_any_grid, build_grid
 from boxqte.questions.grid import AnyGrid, Forbidden, Grid
 from boxqte.questions.pieces import pieces_of
@@ -129,7 +131,7 @@ def check_classes(seed: int) -> int:
 
 
 def test_the_box_engine_and_points_equal_the_oracle_with_random_rules() -> None:
-    assert sum(check(seed) for seed in range(90)) > 5
+    assert sum(check(seed) for seed in range(60)) > 2
 
 
 @pytest.mark.slow
@@ -139,7 +141,7 @@ def test_the_box_engine_and_points_equal_the_oracle_with_a_thousand_random_rules
 
 
 def test_partners_scores_and_orders_with_random_rules() -> None:
-    assert sum(check_partners(seed) for seed in range(12)) > 0
+    assert sum(check_partners(seed) for seed in range(8)) > 0
 
 
 @pytest.mark.slow
@@ -149,7 +151,7 @@ def test_partners_scores_and_orders_with_many_random_rules(block: int) -> None:
 
 
 def test_many_classes_with_random_rules() -> None:
-    assert sum(check_classes(seed) for seed in range(40)) > 0
+    assert sum(check_classes(seed) for seed in range(25)) > 0
 
 
 @pytest.mark.slow
@@ -208,12 +210,12 @@ def check_written_questions(seed: int) -> None:
 
 
 def test_rules_as_they_are_written_equal_the_oracle() -> None:
-    for seed in range(40):
+    for seed in range(24):
         check_texts(seed)
 
 
 def test_questions_about_partners_with_rules_as_they_are_written_equal_the_oracle() -> None:
-    for seed in range(6):
+    for seed in range(3):
         check_written_questions(seed)
 
 
@@ -234,7 +236,7 @@ def test_many_questions_about_partners_with_rules_as_they_are_written_equal_the_
 def test_what_is_proved_outside_and_what_is_open_add_up_and_draws_from_it_hold_the_oracle() -> None:
     """A forbidden x in an open box is drawn, and is low; what is forbidden elsewhere is low already."""
     opened = 0
-    for seed in range(60):
+    for seed in range(45):
         rng = random.Random(seed)
         if seed % 3 == 2:
             grid = with_rules(rng, build_any_grid(*random_class_problem(seed, max_pieces=150, max_pairs=8000)))
@@ -255,7 +257,7 @@ def test_what_is_proved_outside_and_what_is_open_add_up_and_draws_from_it_hold_t
         expected = naive_masses(grid)
         if drawn is not None and expected.low < 1:
             assert drawn.lower <= 1 - expected.unfair / (1 - expected.low) <= drawn.upper
-    assert opened > 5
+    assert opened > 2
 
 
 def test_boxes_are_cut_into_disjoint_parts_on_which_every_rule_holds_or_holds_nowhere() -> None:
@@ -297,6 +299,20 @@ def test_rules_that_leave_nothing_are_answered_at_once() -> None:
     empty = replace(grid, forbidden=(Forbidden(((axis, 1),)), Forbidden(((axis, whole & ~1),))))
     outcome = Box().run(empty, ONE, Watch(ONE))
     assert (outcome.status, outcome.decided.low) == (Status.CONVERGED, 1)
+
+
+def test_too_many_parts_are_refused_by_name_and_auto_draws_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("boxqte.engines.box.rules.MOST_BOXES", 0)
+    grids = (build_grid(*random_problem(random.Random(seed), eps=False, max_pieces=60)) for seed in range(20))
+    found = ((grid, a) for grid in grids for a, x in enumerate(grid.axes) if x.n_cells > 1 and not x.sensitive)
+    grid, at = next(found)
+    ruled = replace(grid, forbidden=(Forbidden(((at, 1),)),))
+    with pytest.raises(EngineError, match="the rules cut the space into more than 0 boxes; use engine 'sample'"):
+        Box().run(ruled, ONE, Watch(ONE))
+    limits = Limits(workers=1, time_limit=0.2)
+    drawn = Auto().run(ruled, limits, Watch(limits))
+    assert "the rules cut" in drawn.details["exact_engine"]
+    assert drawn.decided.low == ruled.forbidden_mass
 
 
 def test_rules_take_no_time_where_there_are_none() -> None:

@@ -14,7 +14,18 @@ import pandas as pd
 import pytest
 
 import boxqte
-from boxqte import Attribute, Fairness, Policy, Population, Requirement, Space, group_rates, population, quantify
+from boxqte import (
+    Attribute,
+    Fairness,
+    Policy,
+    Population,
+    Requirement,
+    Robustness,
+    Space,
+    group_rates,
+    population,
+    quantify,
+)
 from boxqte.cli.main import main
 from boxqte.errors import PolicyError, SpaceError
 from boxqte.examples import loan_ensemble, loan_space
@@ -158,6 +169,39 @@ def test_a_group_has_the_conditional_masses(seed: int) -> None:
     whole, group = points(found.space), points(found.given("b in ['x', 'z'] and a == 'y'"))
     share = sum((m for x, m in whole.items() if x[1] in (0, 2) and x[0] == 1), Fraction(0))
     assert group == {x: m / share if x[1] in (0, 2) and x[0] == 1 else Fraction(0) for x, m in whole.items()}
+
+
+def test_a_group_keeps_the_rules_of_the_whole() -> None:
+    finite = Space(
+        [Attribute.categorical("a", ["x", "y"], codes=[0, 1]), Attribute.integer("n", 0, 3)],
+        rules=["not (a == 'x' and n >= 2)"],
+    )
+    rng = random.Random(3)
+    table: dict[str, list[Any]] = {"a": [rng.choice("xy") for _ in range(100)]}
+    table["n"] = [rng.randint(0, 1 if a == "x" else 3) for a in table["a"]]
+    table["a"][0], table["n"][0] = "x", 3
+    found = Population.fit(table, finite, 2)
+    assert found.rows == 99
+    assert "forbidden by the rule" in found.notes[0]
+    group = found.given("n <= 2")
+    assert [rule.text for rule in group.rules] == [rule.text for rule in finite.rules]
+    ensemble = stump("n", 1)
+    assert quantify(ensemble, found, Robustness(), engine="exhaustive").exact == 1
+    (x, y) = group_rates(ensemble, group, "a", engine="exhaustive").groups
+    assert x.rate.upper == 0, "who has x has n <= 1, by the rule"
+    masses = [found.space.products()[k][1]["n"] for k in range(2)]
+    ys = [w * p["a"].value_masses()[1] for w, p in found.space.products()]
+    two = sum(w * (m.mass_below(Fraction(3)) - m.mass_below(Fraction(2))) for w, m in zip(ys, masses))
+    below = sum(w * m.mass_below(Fraction(3)) for w, m in zip(ys, masses))
+    assert Fraction(y.rate.lower) <= two / below <= Fraction(y.rate.upper)
+
+
+def stump(name: str, threshold: float) -> Any:
+    """A model that says 1 above the threshold of its second column."""
+    builder = boxqte.EnsembleBuilder()
+    builder.add_tree(feature=1, test=[Test.AT_MOST_F64, Test.LEAF, Test.LEAF], threshold=threshold, left=[1, 0, 0],
+                     right=[2, 0, 0], value=[0, -1, 1])  # fmt: skip
+    return builder.build(library="lightgbm", feature_names=["a", name], base=[0], link="sigmoid")
 
 
 def test_group_rates_are_those_of_the_groups_own_space() -> None:
@@ -361,6 +405,26 @@ def test_components_are_an_option_of_the_commands_that_measure(
         assert "--components: expected auto or a whole number, found 'none'" in capsys.readouterr().err
     assert main(["rates", model, "--space", plain, "--sensitive", "sex", "--components", "2"]) == 2
     assert "--components: give the table with --population" in capsys.readouterr().err
+
+
+def test_draws_of_the_benchmark_follow_the_population() -> None:
+    pytest.importorskip("xgboost")
+    from benchmarks.populations import draws
+
+    numbers = Space(
+        [Attribute.integer("age", 0, 100), Attribute.categorical("sex", [0, 1]), Attribute.real("wealth", 0, 10)]
+    )
+    table = people(400)
+    table |= {"sex": [int(v == "f") for v in table["sex"]], "wealth": [v or 0.0 for v in table["wealth"]]}
+    found = Population.fit(table, numbers, 2)
+    x = draws(np.random.default_rng(0), found.space, 40_000)
+    assert ((x[:, 0] == np.floor(x[:, 0])) & (x[:, 0] >= 0) & (x[:, 0] <= 100)).all()
+    old, woman = x[:, 0] >= 50, x[:, 1] == 1
+    group = found.given("age >= 50")
+    share = float(group["sex"].value_masses()[1])
+    assert woman[old].mean() == pytest.approx(share, abs=4 * (share * (1 - share) / old.sum()) ** 0.5)
+    poor = float(group["wealth"].mass_below(Fraction(6)))
+    assert (x[old, 2] < 6).mean() == pytest.approx(poor, abs=4 * (poor * (1 - poor) / old.sum()) ** 0.5)
 
 
 # --- the data sets ------------------------------------------------------------------------------------------------------

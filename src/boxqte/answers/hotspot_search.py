@@ -158,9 +158,9 @@ class _Seeker:
                     if a not in rule.conditions:
                         for made in self.extended(rule, a, open_):
                             longer.setdefault(made.key, made)
-            beam = sorted(longer.values(), key=lambda rule: -rule.score)[:BEAM]
-            for rule in beam:
+            for rule in longer.values():
                 hot = _better(hot, rule)
+            beam = sorted(longer.values(), key=lambda rule: -rule.score)[:BEAM]
         return None if hot is None else self.polished(hot, open_)
 
     def polished(self, rule: _Rule, open_: BoolArray) -> _Rule:

@@ -12,6 +12,7 @@ import numpy as np
 
 from boxqte.answers.allowed import allowed_mass, left_of
 from boxqte.answers.asked import Asked, Ends
+from boxqte.answers.drawn_hotspots import MOST_DRAWING, Drawn, drawn_hotspots
 from boxqte.answers.hotspot_masses import Counted, blocks_of, count
 from boxqte.answers.hotspot_search import Draws, Held, IntArray, Wanted, search
 from boxqte.answers.profiles import same_for_all
@@ -38,12 +39,18 @@ FEW = 500  # counterexamples among these points: with fewer, those that the sear
 BUDGET = 1_000_000  # steps on a point before it is given up
 LEAST = 0.01  # of all counterexamples that a rule must add
 MOST_BLOCKS = 5_000  # boxes to count for the tree's inner nodes; beyond that these have no numbers
+NARROW = 0.001  # where the bounds on the unfair share inside a rule are further apart, draws say more
+OTHER_DRAWS = 1_000_003  # added to the seed: the draws that rules are judged by are not those that they were chosen by
+TINY = 1e-300
 ZERO, ONE = Fraction(0), Fraction(1)
 Rule = dict[int, Held]
 COLUMNS = [
     "rule", "mass", "density_lower", "density_upper", "lift_lower", "lift_upper", "share_lower", "share_upper",
     "covered_lower", "covered_upper",
 ]  # fmt: skip
+DRAWN_COLUMNS = [
+    f"{name}_statistical_{end}" for name in ("density", "lift", "share", "covered") for end in ("lower", "upper")
+]
 
 
 @dataclass(frozen=True)
@@ -87,7 +94,7 @@ class _HotSpots:
             counted = self.among_allowed(count(self.asked, [*rules, *inner], len(rules), self.limits))
             kept = [rule for rule, ends in zip(rules, counted.own) if self.is_hot(rule, ends)]
             if len(kept) == len(rules):
-                return self.shown(rules, inner, nodes, counted)
+                return self.shown(rules, inner, nodes, counted, seed)
             rules = kept  # what the others add changes, so they are counted again
 
     # --- which rules ---
@@ -197,7 +204,9 @@ class _HotSpots:
         mass, off = mass / least, off / least + mass * (1 / least - 1 / most)
         return Said(texts, mass, off, off if self.asked.grid.forbidden else ZERO)
 
-    def shown(self, rules: list[Rule], inner: list[Rule], nodes: Sequence[Node], counted: Counted) -> pd.DataFrame:
+    def shown(
+        self, rules: list[Rule], inner: list[Rule], nodes: Sequence[Node], counted: Counted, seed: int
+    ) -> pd.DataFrame:
         import pandas as pd
 
         rows = [self.numbers(rule, ends) for rule, ends in zip([*rules, *inner], counted.own)]
@@ -206,14 +215,20 @@ class _HotSpots:
         for row, rule, (low, high) in zip(rows, rules, counted.new):
             least, most, off = least + low, most + high, off + self.said(rule).off
             row |= _named("covered", *self.share((max(least - off, ZERO), most + off)))
-        table = pd.DataFrame(rows[: len(rules)], columns=COLUMNS)
+        drawn = None
+        if any(row["density_upper"] - row["density_lower"] > NARROW for row in rows):
+            drawn = self.add_draws(rows, rules, inner, seed + OTHER_DRAWS)
+        table = pd.DataFrame(rows[: len(rules)], columns=COLUMNS if drawn is None else [*COLUMNS, *DRAWN_COLUMNS])
         known = {_key(rule): row for rule, row in zip([*rules, *inner], rows)}
         low, high = self.whole
         table.attrs |= {
-            "counterexample_mass": down(low),
+            "counterexample_lower": down(low),
             "counterexample_upper": up(high),
+            **({} if drawn is None else _named("counterexample_statistical", *drawn.whole)),
             "lift": float(self.least_lift),
             "converged": counted.done and self.result.converged,
+            "confidence": None if drawn is None else drawn.confidence,
+            "draws": 0 if drawn is None else drawn.draws,
             "tree": [
                 {
                     "level": len(node.rule) - 1,
@@ -225,6 +240,33 @@ class _HotSpots:
             ],
         }
         return table
+
+    def add_draws(self, rows: list[dict[str, Any]], rules: Sequence[Rule], inner: Sequence[Rule], seed: int) -> Drawn:
+        """Statistical intervals beside certain bounds that are far apart."""
+        limit = self.limits.time_limit
+        time = MOST_DRAWING if limit is None else min(limit, MOST_DRAWING)
+        found = drawn_hotspots(self.asked, [*rules, *inner], len(rules), time, seed=seed)
+        together = 0.0
+        for k, (row, rule) in enumerate(zip(rows, [*rules, *inner])):
+            said = self.said(rule)
+            least, most = found.whole
+            off = float(said.off) / max(least, TINY)  # of all counterexamples
+            low, high = (
+                found.density[k][0] - float(said.off / said.mass),
+                found.density[k][1] + float(said.off / said.mass),
+            )
+            known = {
+                "density": (low, high),
+                "lift": (low / most, high / least if least else math.inf),
+                "share": (found.share[k][0] - off, found.share[k][1] + off),
+            }
+            if k < len(rules):
+                together += off
+                known["covered"] = found.covered[k][0] - together, found.covered[k][1] + together
+            for name, (one, two) in known.items():  # the certain bounds hold as well
+                ends = max(one, row[f"{name}_lower"]), min(two, row[f"{name}_upper"])
+                row |= _named(f"{name}_statistical", *ends)
+        return found
 
     def numbers(self, rule: Rule, ends: Ends) -> dict[str, Any]:
         """A row of the table; every pair of numbers is certain, and rounded outward."""

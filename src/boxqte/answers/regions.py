@@ -146,6 +146,12 @@ class RegionStore:
             self._parts = [joined(self._parts)]
         return self._parts[0]
 
+    def sort(self) -> None:
+        """Put the boxes in an order that does not depend on which thread has found them when."""
+        boxes = self.boxes
+        if len(boxes):
+            self._parts = [boxes.take(np.lexsort(boxes.cells.reshape(len(boxes), -1).T))]
+
     @property
     def mass(self) -> float:
         """The mass of all counterexamples seen."""

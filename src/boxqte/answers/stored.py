@@ -42,7 +42,7 @@ class _Reader:
 
     def result(self, node: Any) -> Result:
         if not isinstance(node, Mapping) or not {"measure", "property", "status"} <= {*node}:
-            raise ReportError(f"{self.path}: this is no saved result; expected what `save` or `quantify --json` writes")
+            raise ReportError(f"{self.path}: this is no saved result; expected what `save` writes")
         mass, decided = self.take(node, "mass", Mapping), self.take(node, "decided", Mapping)
         cells = self.take(node, "cells", Mapping, None)
         ambiguous = self.take(mass, "rounding_ambiguous", (int, float), None)

@@ -65,7 +65,13 @@ class Audit(questions.Audit):
         known = {f.name: getattr(audit, f.name) for f in fields(audit)}
         return cls(**known | {"questions": questions, "gate": gate})
 
-    def to_html(self, *, time_limit: float | None = None, progress: Callable[[str], None] | None = None) -> str:
+    def to_html(
+        self,
+        *,
+        time_limit: float | None = None,
+        progress: Callable[[str], None] | None = None,
+        explorer: bool = False,
+    ) -> str:
         """The report: one self-contained page.
 
         Parameters
@@ -75,15 +81,18 @@ class Audit(questions.Audit):
             keep some (`report=True`); else a minute, or as long as the questions took.
         progress
             Called with a few words whenever something else is begun.
+        explorer
+            Also a part that needs scripts: the reader chooses an input and sees what the model makes of it (two classes).
         """
+        from boxqte.report.explorer import explorer_part
         from boxqte.report.html import audit_page
 
         findings = gather_all(self, seconds=self.report_seconds if time_limit is None else time_limit, say=progress)
-        return audit_page(self, findings)
+        return audit_page(self, findings, explorer_part(self.results) if explorer else None)
 
-    def save_html(self, path: str | Path, *, time_limit: float | None = None) -> None:
+    def save_html(self, path: str | Path, *, time_limit: float | None = None, explorer: bool = False) -> None:
         """Write the report."""
-        Path(path).write_text(self.to_html(time_limit=time_limit), encoding="utf-8")
+        Path(path).write_text(self.to_html(time_limit=time_limit, explorer=explorer), encoding="utf-8")
 
     def to_model_card(self, *, heading: str = "## Fairness and robustness") -> str:
         """A section of a model card in Markdown, as Hugging Face and skops have them.

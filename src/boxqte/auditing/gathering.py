@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from boxqte.answers import followups
 from boxqte.answers.asked import Asked, support_boxes
+from boxqte.answers.directions import directions
 from boxqte.answers.drawn_profiles import CONFIDENCE, drawn_profiles
 from boxqte.answers.hotspots import Sought, hotspots
 from boxqte.answers.profiles import same_for_all
@@ -26,6 +27,7 @@ from boxqte.auditing.findings import (
     WIDEST,
     Extent,
     Findings,
+    Flip,
     FlipMatrix,
     HotNode,
     HotSpots,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 REPORT_SECONDS = 60.0  # for all findings of a report, where nothing else is said
+MOST_FLIPS = 6
 HOT = ("density", "lift", "share")
 LEAST_SEARCH = 0.02  # seconds: a search that has less proves nothing
 STORE_PART, HOT_PART, RULES_PART, MATRIX_PART, DRAWS_PART = (
@@ -90,6 +93,7 @@ def gather(
     rules: tuple[Rule, ...] = ()
     matrices: tuple[FlipMatrix, ...] = ()
     pairs: tuple[Pair, ...] = ()
+    flips: tuple[Flip, ...] = ()
     replayed = False
     if not any(len(store.boxes) for store in stores):
         notes.append("The search did not finish, and has found no region with counterexamples so far.")
@@ -102,11 +106,12 @@ def gather(
         if result.property.sensitive:
             say("flip matrix")
             matrices = _part("the flip matrix", notes, lambda: _matrices(result, extent, clock))
+            flips = _part("who flips to what", notes, lambda: _flips(result, clock))
         say("examples")
         found = _part("the examples", notes, lambda: example_pairs(result, extent.pairs, rows))
         pairs, replayed = found or ((), False)
     profiles = _part("the profiles", notes, lambda: _profiles(result, space, extent, notes, clock, say))
-    return Findings(spots, rules, profiles, matrices, pairs, tuple(notes), complete, replayed=replayed)
+    return Findings(spots, rules, profiles, matrices, pairs, tuple(notes), complete, flips, replayed)
 
 
 def gather_all(audit: Audit, *, seconds: float | None, say: Note | None = None) -> list[Findings]:
@@ -328,6 +333,21 @@ def _matrices(result: Result, extent: Extent, clock: TimeBudget) -> tuple[FlipMa
         tuple(_mass(float(lower[row, column]), upper[row][column], row == column) for column in kept) for row in kept
     )
     return (FlipMatrix(title, tuple(str(table.index[i]) for i in kept), masses),)
+
+
+def _flips(result: Result, clock: TimeBudget) -> tuple[Flip, ...]:
+    """The pairs of values with the most inputs that are refused with the one and granted with the other."""
+    n = len(combinations(asked_of(result).grid))
+    limit = _each(clock, MATRIX_PART, 2 * n * n)
+    if limit is not None and limit < LEAST_SEARCH:
+        raise ReportError("there was no time to count it")
+    found, _ = directions(result, time_limit=limit)
+    classes = asked_of(result).model.ensemble.classes
+    return tuple(
+        Flip(f"{classes[0]} as {d.refused}, {classes[1]} as {d.granted}", d.lower, d.upper)
+        for d in found[:MOST_FLIPS]
+        if d.lower > 0
+    )
 
 
 def _mass(lower: float, upper: float, same: bool) -> tuple[float, float | None] | None:

@@ -364,6 +364,18 @@ def add_display(parser: argparse.ArgumentParser) -> Any:
     return out
 
 
+def add_explorer(out: Any) -> None:
+    """The option of commands that write a report."""
+    out.add_argument("--explorer", action="store_true",
+                     help="with --html: also a part with scripts, to try inputs (two classes)")  # fmt: skip
+
+
+def check_explorer(arguments: argparse.Namespace) -> None:
+    """The explorer is a part of the report."""
+    if arguments.explorer and arguments.html is None:
+        raise CommandError("--explorer: is a part of the report; expected --html REPORT.html too")
+
+
 def wants_colors(arguments: argparse.Namespace, stream: Any) -> bool:
     """Whether to colour what goes to the stream."""
     from boxqte.report.progress import is_terminal, wants_color

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 from boxqte.cli.arguments import (
     CommandError,
     add_display,
+    add_explorer,
     add_newer_questions,
     add_one_hot,
     add_reading,
     add_rules,
     add_work,
+    check_explorer,
     check_output,
     converter,
     given_model,
@@ -57,6 +59,7 @@ def add_parser(commands: Any) -> None:
                       help="seconds for everything, the report too (default 300; inf: no limit)")  # fmt: skip
     out = add_display(parser)
     out.add_argument("--html", metavar="REPORT.html", help="write the report: one file, readable offline")
+    add_explorer(out)
     for who, what in (("author", "who made the audit"), ("reviewer", "who reviews it"), ("purpose", "what it is for")):
         out.add_argument(f"--{who}", metavar="TEXT", default="", help=f"{what}, for the report")
     out.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
@@ -111,6 +114,7 @@ def _add_asked(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     for option in OUTPUTS:
         check_output(getattr(arguments, option), f"--{option.replace('_', '-')}")
+    check_explorer(arguments)
     sensitive = _check(arguments)
     from boxqte.api.audit import audit
     from boxqte.report.progress import show_questions
@@ -169,7 +173,7 @@ def run(arguments: argparse.Namespace) -> int:
         unwritten.append(write_text(arguments.markdown, found.gate.to_markdown() if arguments.markdown else ""))
     if arguments.html:
         with _steps(arguments, found) as say:
-            page = found.to_html(progress=say)
+            page = found.to_html(progress=say, explorer=arguments.explorer)
         unwritten.append(write_text(arguments.html, page))
     raise_first(*unwritten)
     if arguments.html and not arguments.quiet:

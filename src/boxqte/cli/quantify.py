@@ -13,10 +13,12 @@ from boxqte.cli.arguments import (
     INTERRUPTED,
     OK,
     add_display,
+    add_explorer,
     add_model_and_space,
     add_population,
     add_question,
     add_work,
+    check_explorer,
     check_output,
     converter,
     property_of,
@@ -57,6 +59,7 @@ def add_parser(commands: Any) -> None:
     out = add_display(parser)
     out.add_argument("--json", metavar="FILE", help="write the result as JSON; - is standard output")
     out.add_argument("--html", metavar="REPORT.html", help="write the report: one file, readable offline")
+    add_explorer(out)
     out.add_argument("--certificate", metavar="FILE", help="write the proof here; boxqte certify checks it")
     parser.set_defaults(run=run)
 
@@ -64,6 +67,7 @@ def add_parser(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     check_output(arguments.json, "--json")
     check_output(arguments.html, "--html")
+    check_explorer(arguments)
     check_output(arguments.checkpoint, "--checkpoint")
     check_output(arguments.certificate, "--certificate")
     prop = property_of(arguments)
@@ -113,7 +117,8 @@ def run(arguments: argparse.Namespace) -> int:
         _hint(prop, space)
     raise_first(unwritten)
     if arguments.html is not None:
-        raise_first(write_text(arguments.html, result.to_html(command=shlex.join(["boxqte", *arguments.typed]))))
+        page = result.to_html(command=shlex.join(["boxqte", *arguments.typed]), explorer=arguments.explorer)
+        raise_first(write_text(arguments.html, page))
     interrupted = result.status is Status.INTERRUPTED
     if interrupted or (arguments.checkpoint is not None and not result.converged):
         print(_how_to_go_on(arguments, interrupted), file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The report: one self-contained HTML page, readable offline, printable, without a script.
+"""The report: one self-contained HTML page, readable offline, printable, without a script (but for the explorer, if asked for).
 
 Text first, numbers in tables, charts in SVG. The page is made of the templates beside this file; everything in it is
 escaped by Jinja2. It follows the reader's choice of dark or light and fits a phone.
@@ -25,6 +25,7 @@ from boxqte.auditing.findings import Extent, Findings, FlipMatrix, Profile, Prof
 from boxqte.auditing.policy import Check
 from boxqte.basics.numbers import CELL, LONG, SENTENCE, SHORT, Style, kind_of, number_text, short_up
 from boxqte.exact import plain
+from boxqte.report.explorer import Explorer
 from boxqte.report.limitations import limitations
 from boxqte.report.mappings import NO_ADVICE
 from boxqte.report.mappings import documents as mappings
@@ -59,7 +60,9 @@ GATE_WORDS = {
 TEMPLATES = Path(__file__).parent / "templates"
 
 
-def audit_page(audit: Audit, found: Sequence[Findings], *, documents: Sequence[str] = (), explorer: str = "") -> str:
+def audit_page(
+    audit: Audit, found: Sequence[Findings], explorer: Explorer | None = None, *, documents: Sequence[str] = ()
+) -> str:
     """The report of an audit, with what was found for each of its questions.
 
     documents: mappings to regulations to add (mappings.py); explorer: the interactive part, where it is wanted.
@@ -91,13 +94,13 @@ def audit_page(audit: Audit, found: Sequence[Findings], *, documents: Sequence[s
             shown=next((q for q in main if q.findings.pairs or q.profiles), None),
             limitations=list(limitations(audit)),
             documents=mapped,
-            explorer=Markup(explorer),
+            explorer=explorer,
         )
 
-    return _small_enough(page)
+    return _small_enough(page, explorer)
 
 
-def result_page(result: Result, findings: Findings, *, command: str = "") -> str:
+def result_page(result: Result, findings: Findings, *, command: str = "", explorer: Explorer | None = None) -> str:
     """The report of one question."""
     space = None if result.asked is None else result.asked.grid.space
 
@@ -108,17 +111,19 @@ def result_page(result: Result, findings: Findings, *, command: str = "") -> str
             [_question(str(result.property), "q1", result, findings.trimmed(extent), [])],
             space=None if space is None else _space(space, None, extent),
             command=command,
+            explorer=explorer,
         )
 
-    return _small_enough(page)
+    return _small_enough(page, explorer)
 
 
-def _small_enough(page: Callable[[Extent], str]) -> str:
-    """What a page shows is halved until it is small enough to be mailed."""
+def _small_enough(page: Callable[[Extent], str], explorer: Explorer | None) -> str:
+    """What a page shows is halved until it is small enough to be mailed; the explorer, which has the model in it, is beside."""
     extent = Extent()
+    most = MOST_BYTES + (0 if explorer is None else len((explorer.html + explorer.style).encode("utf-8")))
     for _ in range(8):
         text = page(extent)
-        if len(text.encode("utf-8")) <= MOST_BYTES:
+        if len(text.encode("utf-8")) <= most:
             break
         extent = extent.halved()
     return text
@@ -132,7 +137,7 @@ def _page(title: str, results: Sequence[Result], questions: Sequence[QuestionPar
     known = {
         "title": title, "results": results, "questions": questions, "semantics": list(semantics), "audit": None,
         "remarks": numbered_remarks(results), "versions": list(_versions()), "guarantees": guarantees, "anchors": {},
-        "shown": next((q for q in questions if q.main), None), "limitations": [], "documents": [], "explorer": Markup(),
+        "shown": next((q for q in questions if q.main), None), "limitations": [], "documents": [], "explorer": None,
     }  # fmt: skip
     return _environment().get_template("page.html").render(known | parts)
 

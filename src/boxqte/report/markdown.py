@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from boxqte._version import __version__
 from boxqte.auditing.audit import Audit
@@ -65,28 +65,26 @@ def markdown(report: GateReport) -> str:
 
 def model_card(audit: Audit, heading: str) -> str:
     """What a model card says of an audit: what was asked, the answers, what they are about, and what they leave out."""
-    head, *rows = audit_table(audit)
     model, count = audit.model, audit.space.count()
     lines = [heading, ""] if heading else []
     lines += [
-        "Measured with boxqte over the whole input space that is declared below, not on a "
+        "Measured with [boxqte](https://pypi.org/project/boxqte/) over the whole input space that is declared below, not on a "
         "sample of rows: the measure is the share of the confident inputs that is treated alike whatever their sensitive "
         "attributes are (for robustness: whose class no small change turns; for scores and monotonicity: that no other input "
         "contradicts).",
         "",
-        *_table(head, rows),
+        *_table(audit_table(audit)),
     ]
     remarks = numbered_remarks(audit.results)
     if remarks:
         lines += ["", *(f"- \\[{n}\\] {_cell(remark)}" for remark, n in remarks.items())]
     lines += ["", *(f"- {_cell(note)}" for note in audit.notes)] if audit.notes else []
     if audit.rates:
-        names, *groups = audit_rates(audit)
         lines += [
             "",
             "The rate of class 1 in the groups, all else being spread as the space says:",
             "",
-            *_table(names, groups),
+            *_table(audit_rates(audit)),
         ]
     about = [
         f"Model: {model.library}, {model.trees_text}, {model.leaves:,} leaves, {model.features} columns; "
@@ -105,7 +103,8 @@ def model_card(audit: Audit, heading: str) -> str:
     return "\n".join([*lines, ""])
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+def _table(table: Sequence[Sequence[str]]) -> list[str]:
+    head, *rows = table
     lines = [f"| {' | '.join(map(_cell, head))} |", "|---" * len(head) + "|"]
     return lines + [f"| {' | '.join(_cell(text.strip()) for text in row)} |" for row in rows]
 

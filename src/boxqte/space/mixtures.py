@@ -26,6 +26,7 @@ STARTS, SHORT, LONG = 2, 8, 200  # how many starts are tried, for so many steps 
 ENOUGH = 2e-4  # nats a row: a step that gains less is the last
 HELD_OUT = 5  # one row of so many is held out to compare fits on...
 SMALL = 10_000  # ... and of a table of at most so many rows every one in turn
+MOST = 50_000  # rows, drawn at random from a larger table, tell how many components pay off
 BLOCK = 2048  # attributes are joined while their combinations are at most so many
 CHUNK = 1 << 14  # rows at a time, so that what is computed for them stays near the processor
 
@@ -236,16 +237,19 @@ def choose(
     """The mixture of so many components, or (None) of as many as pay off, at most `most`: the ladder is climbed while the
     next rung raises the log-likelihood of rows that the fit has not seen.
 
-    `codes` has a code of every row (attributes x rows). One row in five is held out; of a small table every row once. The
-    chosen number of components is then fitted to all rows.
+    `codes` has a code of every row (attributes x rows). One row in five is held out; of a small table every row once, and of
+    a large one some rows are asked. The chosen number of components is then fitted to all rows.
     """
     n = codes.shape[1]
     folds = HELD_OUT if n <= SMALL else 1
-    parts = np.array_split(np.random.default_rng(seed).permutation(n), HELD_OUT)[: folds if n >= HELD_OUT else 0]
-    splits = [(Cells.of(np.delete(codes, out, axis=1), even), Cells.of(codes[:, out], even)) for out in parts]
-    kept = sum(len(out) for out in parts)
+    parts = np.array_split(np.random.default_rng(seed).permutation(n)[:MOST], HELD_OUT)
+    splits = []
+    for i in range(folds):
+        rest = np.concatenate([part for j, part in enumerate(parts) if j != i])
+        splits.append((Cells.of(codes[:, rest], even), Cells.of(codes[:, parts[i]], even)))
+    kept = sum(len(part) for part in parts[:folds])
     every = Cells.of(codes, even)
-    if not splits:
+    if n < HELD_OUT:
         return Chosen(fit_mixture(every, components or 1, seed, clock), {}, 0, clock.left <= 0)
     held_out: dict[int, float] = {}
     best, hurried = fit_mixture(every, 1, seed), False
