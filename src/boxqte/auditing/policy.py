@@ -32,6 +32,7 @@ from boxqte.models.importers import ImportedModel
 from boxqte.questions.properties import Fairness, Property
 from boxqte.questions.reading import FIELDS, monotone_of, read_property
 from boxqte.space.populations import number_of_components, population
+from boxqte.space.rules import listed_rules
 from boxqte.space.space import Space
 from boxqte.space.tables import read_table
 
@@ -328,7 +329,7 @@ class Policy:
 
 def ruled(space: Space, *more: str | Iterable[str]) -> Space:
     """The space with further rules; the same one if there are none."""
-    rules = [rule for given in more for rule in ([given] if isinstance(given, str) else given)]
+    rules = [rule for given in more for rule in listed_rules(given)]
     return space.with_rules(rules) if rules else space
 
 
