@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +215,21 @@ def test_a_strip_turns_where_the_class_does(browser: Browser, tmp_path: Path) ->
                     values = list(range(int(part["from"]), int(part["to"]) + 1))
                 rows = np.array([[*x[:i], v, *x[i + 1 :]] for v in values], float)
                 assert (ensemble.predict(rows) == part["top"]).all()
+
+
+@in_browser
+def test_an_input_that_a_rule_forbids_is_said_to_be(browser: Browser, tmp_path: Path) -> None:
+    space = SPACE.with_rules(["not (f2 < 10 and f0 in [1, 2])", "f1 <= 2.5"])
+    ensemble = load_model(trained("forest")[0]).ensemble
+    opened(browser, tmp_path, ensemble, space)
+    rng = random.Random(9)
+    inputs = [random_input(rng, space) for _ in range(200)]
+    told = browser.run(f"{json.dumps(inputs)}.map(x => (boxqteExplorer.forbids(x) || {{text: null}}).text)")
+    exact = [[None if v is None else Fraction(v) for v in x] for x in inputs]
+    for x, text in zip(exact, told):
+        values = {a.name: v if v is None or a.is_numeric else int(v) for a, v in zip(space, x)}
+        assert text == next((rule.text for rule in space.rules if rule.forbids(space, values)), None)
+    assert {*told} == {None, *(rule.text for rule in space.rules)}
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------

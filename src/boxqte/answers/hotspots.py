@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal, localcontext
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -42,6 +43,7 @@ MOST_BLOCKS = 5_000  # boxes to count for the tree's inner nodes; beyond that th
 NARROW = 0.001  # where the bounds on the unfair share inside a rule are further apart, draws say more
 OTHER_DRAWS = 1_000_003  # added to the seed: the draws that rules are judged by are not those that they were chosen by
 TINY = 1e-300
+NEAR = Fraction(1, 10**6)  # of a condition's mass: what may lie between a short number and the model's own
 ZERO, ONE = Fraction(0), Fraction(1)
 Rule = dict[int, Held]
 COLUMNS = [
@@ -81,6 +83,7 @@ class _HotSpots:
     asked: Asked
     sought: Sought
     limits: Limits
+    known: dict[tuple[int, Held], Words] = field(default_factory=dict)
 
     def table(self, seed: int) -> pd.DataFrame:
         rules = self.found(seed)
@@ -139,9 +142,12 @@ class _HotSpots:
         return [(weight, asked_of(own).grid) for weight, own in self.asked.pieces] or [(ONE, self.asked.grid)]
 
     def can_be_said(self, axis: Axis) -> bool:
-        """Whether conditions can end where cells end: where cells count the same, none may be divided."""
+        """Whether conditions can end where cells end: where cells count the same, none may be divided, and a single point of
+        a real attribute may not be at the end of a condition."""
+        if self.asked.grid.space.mass is None or axis.attribute.kind != "real":
+            return True
         ends = [edge[0] for cell in axis.cells for edge in (cell.low, cell.high) if edge is not None]
-        return self.asked.grid.space.mass is None or all(Fraction(shown_number(end)) == end for end in ends)
+        return not axis.single.any() and all(Fraction(shown_number(end)) == end for end in ends)
 
     @property
     def whole(self) -> Ends:
@@ -178,31 +184,37 @@ class _HotSpots:
 
     def said(self, rule: Rule) -> Said:
         """The rule in words, and the mass of what they say."""
-        grid = self.asked.grid
-        short = grid.space.mass is None
-        texts = [condition_text(grid.space, grid.axes[a], held, short=short) for a, held in rule.items()]
+        words = [self.words(a, held) for a, held in rule.items()]
         mass, off = ZERO, ZERO
-        for weight, own in self.products():
-            said, most, apart = ONE, ONE, []
-            for (a, held), text in zip(rule.items(), texts):
-                axis = own.axes[a]
-                cells = sum((axis.masses[c] for c in held), ZERO)
-                more, between = _apart(axis, held, parse_condition(text, grid.space)[axis.attribute.name], cells)
-                said, most = said * (cells + more), most * (cells + between)
-                apart.append((between, cells + between))
-            if own.forbidden:
-                held_cells = {a: [c in held for c in range(own.axes[a].n_cells)] for a, held in rule.items()}
-                said = math.prod(
-                    (sum((own.axes[a].masses[c] for c in held), ZERO) for a, held in rule.items()), start=ONE
-                )
-                said *= left_of(own, held_cells) if said else ONE
+        for k, (weight, product) in enumerate(self.products()):
+            own = [condition.masses[k] for condition in words]
+            most = math.prod((cells + between for cells, _, between in own), start=ONE)
+            said = math.prod((cells + more for cells, more, _ in own), start=ONE)
+            if product.forbidden:
+                held_cells = {a: [c in held for c in range(product.axes[a].n_cells)] for a, held in rule.items()}
+                said = math.prod((cells for cells, _, _ in own), start=ONE)
+                said *= left_of(product, held_cells) if said else ONE
             mass += weight * said
-            off += weight * sum((between * most / both for between, both in apart if between), ZERO)
+            off += weight * sum((between * most / (cells + between) for cells, _, between in own if between), ZERO)
+        texts = [condition.text for condition in words]
         least, most = allowed_mass(self.asked)
         if not least:
             return Said(texts, ONE, ONE, ONE)
         mass, off = mass / least, off / least + mass * (1 / least - 1 / most)
         return Said(texts, mass, off, off if self.asked.grid.forbidden else ZERO)
+
+    def words(self, a: int, held: Held) -> Words:
+        """A condition in words: with short numbers where hardly anything lies between these and the model's own."""
+        key = a, held
+        space = self.asked.grid.space
+        for shown, near in ((_short_number, NEAR), (shown_number, NEAR), (_exact_number, ONE)):
+            if key not in self.known:
+                text = condition_text(space, self.asked.grid.axes[a], held, shown)
+                part = parse_condition(text, space)[space.attributes[a].name]
+                masses = [_masses(own.axes[a], held, part) for _, own in self.products()]
+                if all(between <= (near if space.mass is None else ZERO) * cells for cells, _, between in masses):
+                    self.known[key] = Words(text, masses)
+        return self.known[key]
 
     def shown(
         self, rules: list[Rule], inner: list[Rule], nodes: Sequence[Node], counted: Counted, seed: int
@@ -303,6 +315,14 @@ def _key(rule: Rule) -> frozenset[tuple[int, Held]]:
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
+class Words(NamedTuple):
+    """A condition in words, and for every product of the space: the mass of its cells, how much more the words have, and at
+    most how much lies in just one of the two."""
+
+    text: str
+    masses: list[tuple[Fraction, Fraction, Fraction]]
+
+
 @dataclass(frozen=True)
 class Said:
     """A rule in words: the mass of what they say, and at most how much of it lies in no cell of the rule, or the other way
@@ -315,14 +335,11 @@ class Said:
     """At most how much the mass itself is off: where rules forbid some of it, it is that of the cells."""
 
 
-def condition_text(space: Space, axis: Axis, held: Held, *, short: bool = True) -> str:
-    """Some cells of an axis as a condition that `restrict` reads: labels for values, and a complement if that is shorter.
-
-    short: a number may be the shortest one that is the same in single precision, in which most models compare.
-    """
+def condition_text(space: Space, axis: Axis, held: Held, shown: Callable[[Fraction], str] = shown_number) -> str:
+    """Some cells of an axis as a condition that `restrict` reads: labels for values, and a complement if that is shorter."""
     attribute, name = axis.attribute, quoted(axis.attribute.name)
     if attribute.is_numeric:
-        return cells_text(attribute, axis.cells, sorted(held), shown=_short_number if short else shown_number)
+        return cells_text(attribute, axis.cells, sorted(held), shown=shown)
     inside, outside = (
         [word for c, cell in enumerate(axis.cells) if (c in held) == side for word in _words(space, axis, c)]
         for side in (True, False)
@@ -360,18 +377,28 @@ def _short_number(value: Fraction) -> str:
     return min(str(single), exact, key=len) if same and "e" not in str(single) else exact
 
 
-def _apart(axis: Axis, held: Held, part: Part, mass: Fraction) -> tuple[Fraction, Fraction]:
-    """How much more mass the words of a condition have than its cells, and at most how much lies in just one of the two."""
-    if not axis.attribute.is_numeric or not part.spans or not mass:
-        return ZERO, ZERO
+def _exact_number(value: Fraction) -> str:
+    """As `shown_number`; a float whose shortest decimal is not itself, with all of its digits: conditions read text, too."""
+    if Fraction(shown_number(value)) == value:
+        return shown_number(value)
+    with localcontext() as context:
+        context.prec = 2000
+        return repr(f"{Decimal(value.numerator) / Decimal(value.denominator):f}")
+
+
+def _masses(axis: Axis, held: Held, part: Part) -> tuple[Fraction, Fraction, Fraction]:
+    """The mass of cells, how much more a part in words has, and at most how much lies in just one of the two."""
+    mass = sum((axis.masses[c] for c in held), ZERO)
     cells = [axis.cells[c] for c in sorted(held)]
-    if cells[0].low is None or cells[-1].high is None or axis.attribute.low == axis.attribute.high:
-        return ZERO, ZERO
-    inside = Part(spans=((cells[0].low[0], cells[-1].high[0]),))
-    starts, stops = zip(part.spans[0], inside.spans[0])
-    more = mass_of(axis.attribute, replace(part, missing=False)) - mass_of(axis.attribute, inside)
-    between = Part(spans=tuple((min(ends), max(ends)) for ends in (starts, stops)))
-    return more, mass_of(axis.attribute, between)
+    attribute = axis.attribute
+    low, high = cells[0].low, cells[-1].high
+    if low is None or high is None or attribute.low == attribute.high or not mass:
+        return mass, ZERO, ZERO
+    if not part.spans:
+        return mass, -mass, mass
+    starts, stops = zip(part.spans[0], (low[0], high[0]))
+    more = mass_of(attribute, replace(part, missing=False)) - mass_of(attribute, Part(spans=((low[0], high[0]),)))
+    return mass, more, mass_of(attribute, Part(spans=tuple((min(ends), max(ends)) for ends in (starts, stops))))
 
 
 # --- the tree of rules ------------------------------------------------------------------------------------------------

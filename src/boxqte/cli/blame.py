@@ -55,14 +55,16 @@ def run(arguments: argparse.Namespace) -> int:
     from boxqte.api.quantify import quantify
     from boxqte.basics.budget import TimeBudget
     from boxqte.questions.building import build_any_grid
-    from boxqte.repairing.blame import read_data
+    from boxqte.repairing.blame import checked_labels
     from boxqte.report.blame import blame_text
     from boxqte.report.progress import show_questions
     from boxqte.report.text import measure_text
     from boxqte.space.tables import read_table
 
     data = None if arguments.data is None else read_table(arguments.data)
-    read_data(build_any_grid(model.ensemble, space, prop), data, arguments.label)  # better now than after the search
+    checked_labels(
+        build_any_grid(model.ensemble, space, prop), data, arguments.label
+    )  # better now than after the search
     budget = TimeBudget(arguments.time_limit, PARTS)
     limits = {"workers": arguments.workers, "memory_limit": arguments.memory_limit}
     with show_questions(quiet=arguments.quiet, color=wants_colors(arguments, sys.stderr)) as progress:

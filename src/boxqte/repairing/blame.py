@@ -23,18 +23,20 @@ from boxqte.engines.protocol import Progress, Status
 from boxqte.engines.refusals import two_classes
 from boxqte.errors import EngineError, PropertyError, SpaceError
 from boxqte.exact import down, up
-from boxqte.models.ensemble import FloatArray, TreeEnsemble
+from boxqte.models.ensemble import FloatArray, Test, TreeEnsemble
 from boxqte.models.imported import ImportedModel
 from boxqte.questions.grid import AnyGrid
 from boxqte.questions.row_cells import read_rows
 from boxqte.repairing.blinding import Cells, Reached, Rows, SensitiveTree, sensitive_trees, without
-from boxqte.repairing.quality import decisions, labels_of, quality
+from boxqte.repairing.fitting import probability
+from boxqte.repairing.quality import SMALLEST_P, labels_of
 from boxqte.repairing.trees import sensitive_features
 from boxqte.space.tables import table_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
+BoolArray = npt.NDArray[np.bool_]
 Watcher = Callable[[str, float | None, Progress], None]
 NOT_ASKED = "not searched"
 
@@ -70,7 +72,8 @@ def blame(
     grid, ensemble = asked.grid, asked.model.ensemble
     if asked.condition:
         raise EngineError("blame: asks about the whole space; call it on the result of quantify, not of restrict")
-    rows = read_data(grid, data, label)
+    budget = TimeBudget(asked.limits.time_limit if time_limit is None else time_limit)
+    rows = _read(grid, data, label)
     cells = Cells(ensemble, grid.space)
     everything: Reached = cells.whole() if rows is None else Rows(ensemble, rows.X, np.arange(len(rows.X)))
     features = sensitive_features(ensemble, grid.space, grid.property.sensitive)
@@ -79,13 +82,14 @@ def blame(
     distinct: dict[str, _Candidate] = {}
     for candidate in candidates:
         distinct.setdefault(candidate.model.fingerprint(), candidate)
-    found = _answers(asked, list(distinct.values()), time_limit, progress)
+    found = _answers(asked, list(distinct.values()), budget, progress)
     answers = dict(zip(distinct, found))
-    loss = None if rows is None else rows.loss(ensemble)
+    loss = None if rows is None else rows.loss()
     lines = []
     for candidate in candidates:
         answer = answers[candidate.model.fingerprint()]
-        bought = None if rows is None or loss is None else (rows.loss(candidate.model) or 0.0) - loss
+        then = None if rows is None else rows.loss_without(candidate)
+        bought = None if then is None or loss is None else then - loss
         lines.append(_line(candidate, ensemble, result, answer, bought))
     table = pd.DataFrame(lines, columns=list(COLUMNS)).astype(COLUMNS)
     table = _sorted(table)
@@ -111,37 +115,66 @@ COLUMNS: Mapping[str, str] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False)
 class Labelled:
-    """The rows of a table that lie in the space, in the model's columns, and their labels."""
+    """The rows of a table that lie in the space, in the model's columns, their labels, and the model's margins on them."""
 
-    X: FloatArray
-    y: npt.NDArray[np.bool_] | None
-    outside: int
+    def __init__(self, ensemble: TreeEnsemble, X: FloatArray, y: BoolArray | None, outside: int):
+        self.ensemble, self.X, self.y, self.outside = ensemble, X, y, outside
+        self.margin = ensemble.margin(X)[:, 0] if y is not None else np.zeros(len(X))
 
-    def loss(self, ensemble: TreeEnsemble) -> float | None:
-        return None if self.y is None else quality(decisions(ensemble, self.X), self.y).log_loss
+    def loss(self) -> float | None:
+        """The model's log-loss."""
+        return None if self.y is None else self._log_loss(self.y, self.margin)
+
+    def loss_without(self, candidate: _Candidate) -> float | None:
+        """The log-loss of the model with a tree or a split blinded: all other trees say what they said."""
+        if self.y is None:
+            return None
+        before, after = (_values(e, candidate.tree, self.X) for e in (self.ensemble, candidate.model))
+        return self._log_loss(self.y, self.margin + float(self.ensemble.factor) * (after - before))
+
+    def _log_loss(self, y: BoolArray, margin: FloatArray) -> float:
+        p = np.clip(probability(self.ensemble, margin), SMALLEST_P, 1 - SMALLEST_P)
+        return -float(np.mean(np.where(y, np.log(p), np.log1p(-p))))
 
 
-def read_data(grid: AnyGrid, data: Any, label: str | None) -> Labelled | None:
-    """The rows that blame is given; refuses what it cannot use."""
+def _values(ensemble: TreeEnsemble, tree: int, X: FloatArray) -> FloatArray:
+    """What one tree says of each row."""
+    found = np.zeros(len(X))
+    waiting = [(int(ensemble.roots[tree]), np.arange(len(X)))]
+    while waiting:
+        node, at = waiting.pop()
+        if ensemble.test[node] == Test.LEAF:
+            found[at] = ensemble.value[node, 0]
+            continue
+        goes = ensemble.goes_left(node, X[at, ensemble.feature[node]])
+        waiting += [(int(ensemble.left[node]), at[goes]), (int(ensemble.right[node]), at[~goes])]
+    return found
+
+
+def checked_labels(grid: AnyGrid, data: Any, label: str | None) -> BoolArray | None:
+    """Which rows are of class 1, if that is to be known; refuses a question without blame, and a label that is none."""
     if not grid.property.sensitive:
         raise PropertyError("blame: robustness has no sensitive attributes")
-    if data is None:
-        if label is not None:
-            raise SpaceError(f"label: '{label}' is a column of data, and there are none; give data as well")
+    if label is None:
         return None
-    table = table_of(data)
-    if label is not None:
-        two_classes(grid, "the log-loss")
-    y = None if label is None else labels_of(table, label, grid.ensemble)
-    read = read_rows(grid, table)
+    if data is None:
+        raise SpaceError(f"label: '{label}' is a column of data, and there are none; give data as well")
+    two_classes(grid, "the log-loss")
+    return labels_of(table_of(data), label, grid.ensemble)
+
+
+def _read(grid: AnyGrid, data: Any, label: str | None) -> Labelled | None:
+    y = checked_labels(grid, data, label)
+    if data is None:
+        return None
+    read = read_rows(grid, table_of(data))
     if not read.inside.any():
         why = next((text for text in read.rows.why if text), "")
         raise SpaceError(f"data: none of the {len(read.inside)} rows lies in the space{f': {why}' if why else ''}")
     values = GridValues(grid)
     X = values.matrix(values.columns(read.rows))[read.inside]
-    return Labelled(X, None if y is None else y[read.inside], int((~read.inside).sum()))
+    return Labelled(grid.ensemble, X, None if y is None else y[read.inside], int((~read.inside).sum()))
 
 
 def _candidates(ensemble: TreeEnsemble, trees: list[SensitiveTree], cells: Cells, splits: bool) -> list[_Candidate]:
@@ -155,10 +188,8 @@ def _candidates(ensemble: TreeEnsemble, trees: list[SensitiveTree], cells: Cells
 
 
 def _answers(
-    asked: Asked, candidates: list[_Candidate], time_limit: float | None, progress: Watcher | None
+    asked: Asked, candidates: list[_Candidate], budget: TimeBudget, progress: Watcher | None
 ) -> list[Result | None]:
-    budget = TimeBudget(asked.limits.time_limit if time_limit is None else time_limit, len(candidates))
-
     def ask(candidate: _Candidate, limit: float | None) -> Result | None:
         limits = replace(asked.limits, time_limit=limit, require=None)
         watcher = None if progress is None else _named(progress, candidate.name, limit)

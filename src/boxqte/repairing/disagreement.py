@@ -45,8 +45,8 @@ def disagreement(before: ImportedModel, after: ImportedModel, space: Space, aski
 def _with_which(space: Space, name: str) -> Space:
     which = Attribute.integer(name, 0, 1)
     parts = [Component(part.weight, (*part.attributes, which)) for part in space.components]
-    own = (*space.attributes, which)
-    return Space(own, components=parts, label=space.label, sensitive=space.sensitive, rules=space.rules)
+    attributes = (*space.attributes, which)
+    return Space(attributes, label=space.label, sensitive=space.sensitive, components=parts, rules=space.rules)
 
 
 def _combined(before: TreeEnsemble, after: TreeEnsemble, space: Space, name: str) -> TreeEnsemble:

@@ -30,6 +30,7 @@ from boxqte.models.ensemble import ZERO_BAND, Test, TreeEnsemble
 from boxqte.questions.building import attribute_codes, feature_of, match_columns
 from boxqte.questions.decisions import attribute_groups
 from boxqte.space.attributes import Attribute
+from boxqte.space.conditions import Part
 from boxqte.space.space import Space
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -110,6 +111,8 @@ def model_data(ensemble: TreeEnsemble, space: Space) -> dict[str, Any]:
         "zero": ZERO_BAND,
         "columns": ensemble.n_features,
         "attributes": [_attribute(ensemble, a, i, owner) for i, a in enumerate(space)],
+        "rules": [{"text": rule.text, "boxes": [[[space.names.index(name), _part(part)] for name, part in box]
+                                                for box in rule.boxes]} for rule in space.rules],
     }  # fmt: skip
 
 
@@ -154,6 +157,13 @@ def _attribute(
         known["missing"] = True
     groups = attribute_groups(ensemble.decision, attribute)
     return known | ({"groups": list(groups)} if groups else {})
+
+
+def _part(part: Part) -> dict[str, Any]:
+    """A part of an attribute's domain, as `holds_in` reads it."""
+    lacks, points = (sorted(map(float, numbers)) for numbers in (part.lacks, part.points))
+    spans = [[float(low), float(high)] for low, high in part.spans]
+    return {"spans": spans, "values": sorted(part.values), "missing": part.missing, "lacks": lacks, "points": points}
 
 
 # --- where it starts --------------------------------------------------------------------------------------------------

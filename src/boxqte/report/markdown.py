@@ -68,7 +68,7 @@ def model_card(audit: Audit, heading: str) -> str:
     model, count = audit.model, audit.space.count()
     lines = [heading, ""] if heading else []
     lines += [
-        "Measured with [boxqte](https://pypi.org/project/boxqte/) over the whole input space that is declared below, not on a "
+        "Measured with boxqte over the whole input space that is declared below, not on a "
         "sample of rows: the measure is the share of the confident inputs that is treated alike whatever their sensitive "
         "attributes are (for robustness: whose class no small change turns; for scores and monotonicity: that no other input "
         "contradicts).",

@@ -76,6 +76,17 @@
     return a.groups[numeric(a) ? value - a.low : value];
   }
 
+  function within(a, part, value) { // whether a value lies in a part of the attribute's domain
+    if (value === null) return part.missing;
+    if (!numeric(a)) return part.values.includes(value);
+    if (a.kind === 'integer' || a.low === a.high) return part.spans.some(([low, high]) => low <= value && value < high);
+    const inside = !part.lacks.includes(value) && part.spans.some(([low, high]) => low <= value && value <= high);
+    return inside || part.points.includes(value);
+  }
+
+  const forbids = input => data.rules.find(rule => // a rule that says the input cannot be
+    rule.boxes.some(box => box.every(([i, part]) => within(attributes[i], part, input[i]))));
+
   const decide = input => judged(rowOf(input), groupOf(input));
   const withValue = (input, i, value) => input.map((v, k) => k === i ? value : v);
 
@@ -185,7 +196,7 @@
     return { low, high, lowOpen, highOpen, all: low === a.low && high === a.high && !lowOpen && !highOpen && !a.missing };
   }
 
-  window.boxqteExplorer = Object.freeze({ leaves, judged, decide, rowOf, region, strip });
+  window.boxqteExplorer = Object.freeze({ leaves, judged, forbids, decide, rowOf, region, strip });
 
   // --- the page ---
 
@@ -273,8 +284,10 @@
     const place = byId('explorer-verdict');
     const numbers = scores(now).map(([name, v]) => `${name} ${short(v)}`).join(', ');
     const lines = [make('p', { class: 'lead' }, make('strong', {}, className(now.top)), `, ${numbers}`)];
+    const rule = forbids(input);
+    if (rule) lines.push(make('p', { class: 'violated' }, `A rule of the space forbids this input: ${rule.text}`));
     for (const i of data.sensitive) {
-      const a = attributes[i], other = strip(input, i).filter(p => p.top !== now.top);
+      const a = attributes[i], other = strip(input, i).filter(p => p.top !== now.top && !forbids(withValue(input, i, p.value)));
       lines.push(make('p', {}, other.length ? `Another ${a.name} turns the class.` : `No other ${a.name} turns the class.`));
     }
     place.replaceChildren(...lines);
@@ -285,7 +298,8 @@
     const a = attributes[i], parts = strip(input, i), names = scores(parts[0]).map(([name]) => name);
     const head = make('tr', {}, ...[a.name, 'class', ...(numeric(a) ? [] : names)].map(text => make('th', { scope: 'col' }, text)));
     const body = parts.map(p => make('tr', { class: isIn(a, p, input[i]) ? 'changed' : '' },
-      make('th', { scope: 'row' }, numeric(a) ? rangeText(a, p) : p.label), make('td', {}, className(p.top)),
+      make('th', { scope: 'row' }, numeric(a) ? rangeText(a, p) : p.label), make('td', {}, className(p.top) +
+        (!numeric(a) && forbids(withValue(input, i, p.value)) ? ', forbidden by a rule' : '')),
       ...(numeric(a) ? [] : scores(p).map(([, v]) => make('td', {}, short(v))))));
     const caption = make('caption', {}, `What each ${a.name} would give, all else as it is; the marked row is the input`);
     return make('div', { class: 'scroll', tabIndex: 0, role: 'region', 'aria-label': `by ${a.name}` },
