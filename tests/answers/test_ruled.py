@@ -14,6 +14,8 @@ import pytest
 from boxqte import Attribute, Fairness, Space, audit, check, empirical, group_rates, quantify, score_changes, verify
 from boxqte.answers.certificate import header
 from boxqte.answers.checkpoint import identity
+from boxqte.answers.drawn_hotspots import drawn_hotspots
+from boxqte.answers.result import asked_of
 from boxqte.certify import Rejected, certify
 from boxqte.errors import CertificateError, CheckpointError
 from boxqte.examples import loan_ensemble, loan_space
@@ -227,3 +229,12 @@ def test_a_report_lists_the_rules() -> None:
     for rule in RULES:
         assert f"rule: {rule}" in page
     assert "of the space; all shares are of the rest" in page
+
+
+def test_hot_spots_from_draws_leave_out_what_is_forbidden() -> None:
+    result = quantify(loan_ensemble(), RULED, Fairness("race"), engine="box")
+    rules = [{1: frozenset([3])}, {}]
+    drawn = drawn_hotspots(asked_of(result), rules, 1, 0.2, seed=1)
+    low, high = drawn.whole
+    assert low <= float(1 - Fraction(646501, 1258501)) <= high < 0.6  # with what is forbidden it would be 0.30
+    assert drawn.density[1][0] <= high

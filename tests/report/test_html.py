@@ -249,9 +249,10 @@ def test_every_number_of_the_page_is_in_the_json(found: Audit) -> None:
         assert text in sentences or text.startswith("["), text  # a remark has its own numbers
 
 
-def DOCUMENT_TEXTS(audit: Audit) -> set[str]:  # noqa: N802 (a table)
+def texts_of(audit: Audit) -> set[str]:
+    """What the tables of documents say."""
     return {
-        part for name in DOCUMENTS for point in DOCUMENTS[name](audit).points for part in (point.asks, point.answer)
+        text for name in DOCUMENTS for point in DOCUMENTS[name](audit).points for text in (point.asks, point.answer)
     }
 
 

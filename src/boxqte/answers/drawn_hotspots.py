@@ -20,6 +20,7 @@ from boxqte.answers.drawn_profiles import BUDGET, CONFIDENCE, FIRST_ROUND, ROUND
 from boxqte.answers.hotspot_masses import Cells
 from boxqte.answers.result import asked_of
 from boxqte.answers.samples import decider_of
+from boxqte.engines.box.rules import is_forbidden
 from boxqte.engines.kinds import UNFAIR, UNKNOWN
 from boxqte.engines.sample.draws import Stratum, WholeSpace, strata_draws
 
@@ -78,9 +79,11 @@ def drawn_hotspots(
         begun = time.perf_counter()
         points = draws.round(size)
         verdict = decider.decide(points, budget=BUDGET, workers=asked.limits.workers).verdict
-        counts.add(
-            np.stack([axis.base[points[:, a]] for a, axis in enumerate(grid.axes)], axis=1).astype(np.int64), verdict
-        )
+        cells = np.stack([axis.base[points[:, a]] for a, axis in enumerate(grid.axes)], axis=1).astype(np.int64)
+        if grid.forbidden:  # what is left of the draws is drawn from what the rules of the space leave
+            allowed = ~is_forbidden(grid, cells)
+            cells, verdict = cells[allowed], verdict[allowed]
+        counts.add(cells, verdict)
         now = time.perf_counter()
         fits = size / max(now - begun, 1e-9) * min(ROUND_SECONDS, max(until - now, 0.0) / 2)
         size = max(int(min(fits, 4 * size)), 1)

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from boxqte.basics.checks import whole
+from boxqte.errors import SpaceError
 from boxqte.space.attributes import Attribute
 from boxqte.space.conditions import shown_number
 from boxqte.space.rows import WORDS, TableRows
@@ -61,7 +63,7 @@ def propose_rules(space: Space, frame: Any, *, at_most: int = MOST) -> list[Prop
     >>> [proposal.rule for proposal in propose_rules(space, people)]
     ["not (school == 'PhD' and age < 40)", "not (school == 'none' and age > 30)"]
     """
-    space = read_space(space)
+    space, at_most = read_space(space), whole(at_most, "at_most", 0, error=SpaceError)
     rows = TableRows(space, table_of(frame))
     columns = {attribute.name: _column(rows.values[attribute.name]) for attribute in space}
     found: list[Proposal] = []

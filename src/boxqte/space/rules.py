@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
+from typing import Any
 
 from boxqte.errors import SpaceError
 from boxqte.exact import shown
@@ -74,14 +75,20 @@ class _Named:
 
 def read_rules(given: object, attributes: Sequence[Attribute]) -> tuple[Rule, ...]:
     """The rules over these attributes; a rule that was read for others is read anew. Equal texts count once."""
-    listed = [given] if isinstance(given, (str, Rule)) else list(given) if isinstance(given, Iterable) else None
-    if listed is None or isinstance(given, Mapping):
+    texts = [rule.text if isinstance(rule, Rule) else rule for rule in listed_rules(given)]
+    rules = [read_rule(text, _Named(attributes)) for text in texts]
+    return tuple(dict.fromkeys(rules))
+
+
+def listed_rules(given: object) -> list[Any]:
+    """The rules that an argument means: one, or several."""
+    if isinstance(given, (str, Rule)):
+        return [given]
+    if not isinstance(given, Iterable) or isinstance(given, (Mapping, bytes)):
         raise SpaceError(
             f'rules: expected a list of texts such as "not (age < 20 and hours > 60)", found {shown(given)}'
         )
-    texts = [rule.text if isinstance(rule, Rule) else rule for rule in listed]
-    rules = [read_rule(text, _Named(attributes)) for text in texts]
-    return tuple(dict.fromkeys(rules))
+    return list(given)
 
 
 def read_rule(text: object, attributes: Attributes) -> Rule:

@@ -18,7 +18,7 @@ from boxqte.exact import MAX_LENGTH, Number, fraction, shown
 from boxqte.space.attributes import Attribute, DecimalText, Histogram, list_field, read_formula
 from boxqte.space.components import Component, checked_components, marginals, read_component
 from boxqte.space.distributions import Distribution
-from boxqte.space.rules import Rule, allowed_count, emptying, read_rules, share_of_allowed
+from boxqte.space.rules import Rule, allowed_count, emptying, listed_rules, read_rules, share_of_allowed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -165,7 +165,7 @@ class Space:
         >>> space.with_rules(["not (age < 20 and school == PhD)", "age >= 10"]).count()
         170
         """
-        return self._changed(rules=(*self.rules, *([rules] if isinstance(rules, (str, Rule)) else rules)))
+        return self._changed(rules=(*self.rules, *listed_rules(rules)))
 
     def with_attribute(self, attribute: Attribute) -> Space:
         """The same space with the attribute of that name replaced."""
