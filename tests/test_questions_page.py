@@ -46,10 +46,12 @@ def tried(what: str, question: str, folder: Path) -> None:
         table: dict[str, Callable[[], object]] = {
             "verify": lambda: boxqte.verify(MODEL, space, prop, time_limit=5),
             "regions": lambda: asked(prop).regions(),
+            "hotspots": lambda: asked(prop).hotspots(),
             "sample": lambda: asked(prop).sample(5),
             "pairs": lambda: asked(prop).pairs(),
             "restrict": lambda: asked(prop).restrict("age < 50"),
             "profile": lambda: asked(prop).profile("age"),
+            "blame": lambda: asked(prop).blame(people, "granted", splits=False),
             "check (rows)": lambda: boxqte.check(MODEL, space, prop, people),
             "empirical": lambda: boxqte.empirical(MODEL, space, prop, people),
         }

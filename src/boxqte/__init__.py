@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from boxqte.api.audit import Audit, audit
     from boxqte.api.gate import Policy
     from boxqte.api.quantify import Quantification, quantify
+    from boxqte.api.repair import Repair, repair
     from boxqte.auditing.policy import RatioRequirement, Requirement
     from boxqte.engines.protocol import Status
     from boxqte.errors import (
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from boxqte.report.plots import compare
     from boxqte.space.attributes import Attribute, Histogram
     from boxqte.space.distributions import Distribution
-    from boxqte.space.populations import population
+    from boxqte.space.populations import Population, population
     from boxqte.space.proposals import propose_rules
     from boxqte.space.space import Space
     from boxqte.testers import find_idis
@@ -61,9 +62,11 @@ _WHERE = {
     "ModelError": "errors",
     "Monotonicity": "questions.properties",
     "Policy": "api.gate",
+    "Population": "space.populations",
     "PropertyError": "errors",
     "Quantification": "api.quantify",
     "RatioRequirement": "auditing.policy",
+    "Repair": "api.repair",
     "Requirement": "auditing.policy",
     "Robustness": "questions.properties",
     "Rows": "answers.rows",
@@ -85,6 +88,7 @@ _WHERE = {
     "population": "space.populations",
     "propose_rules": "space.proposals",
     "quantify": "api.quantify",
+    "repair": "api.repair",
     "score_changes": "answers.score_changes",
     "verify": "answers.verify",
 }
@@ -104,9 +108,11 @@ __all__ = [
     "ModelError",
     "Monotonicity",
     "Policy",
+    "Population",
     "PropertyError",
     "Quantification",
     "RatioRequirement",
+    "Repair",
     "Requirement",
     "Robustness",
     "Rows",
@@ -129,6 +135,7 @@ __all__ = [
     "population",
     "propose_rules",
     "quantify",
+    "repair",
     "score_changes",
     "verify",
 ]

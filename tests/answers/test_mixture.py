@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 from fractions import Fraction
 from typing import Any
@@ -11,7 +12,9 @@ import pytest
 
 import boxqte
 from boxqte import quantify
+from boxqte.certify import Rejected, certify
 from boxqte.errors import BoxQTEError
+from boxqte.exact import down
 from boxqte.questions.properties import Fairness
 from tests.naive_mixture import naive_points, products
 from tests.random_mixtures import random_mixture
@@ -156,3 +159,35 @@ def test_a_stopped_run_goes_on_from_its_checkpoints(tmp_path: Any) -> None:
         again = quantify(*problem, engine="box", workers=1, checkpoint=file)
         assert again.converged
         assert (again.lower, again.upper) == pytest.approx((whole.lower, whole.upper), abs=1e-12)
+
+
+def test_certificates_prove_a_mixture_product_by_product(tmp_path: Any) -> None:
+    tried = 0
+    for seed in range(60):
+        problem = random_mixture(random.Random(seed), **SMALL)
+        asks = problem.property
+        if not problem.ensemble.is_binary or asks.kind != "fairness" or asks.epsilon:
+            continue
+        file = tmp_path / "certificate"
+        limit = random.Random(seed).choice([None, None, 2])
+        result = quantify(*problem, engine="box", workers=1, certificate=file, node_limit=limit)
+        verdict = certify(file, problem.ensemble, space=problem.space, workers=1)
+        proved = verdict.fair, verdict.unfair, verdict.low
+        assert proved == tuple(down(getattr(result.decided, kind)) for kind in ("fair", "unfair", "low"))
+        tried += 1
+    assert tried >= 10
+
+
+def test_a_certificate_of_some_products_proves_nothing_of_the_mixture(tmp_path: Any) -> None:
+    problem = next(
+        p for p in mixtures(60) if p.ensemble.is_binary and p.property.kind == "fairness" and not p.property.epsilon
+    )
+    file = tmp_path / "certificate"
+    quantify(*problem, engine="box", workers=1, certificate=file)
+    members = gzip.decompress(file.read_bytes()).decode().splitlines(keepends=True)
+    ends = [at + 1 for at, line in enumerate(members) if line.startswith('{"fair"')]
+    assert len(ends) == len(problem.space.components)
+    for kept in (members[: ends[0]], members[ends[0] :], members + members[: ends[0]]):
+        file.write_bytes(gzip.compress("".join(kept).encode()))
+        with pytest.raises(Rejected, match="products of one question"):
+            certify(file, problem.ensemble, workers=1)

@@ -194,7 +194,7 @@ def test_a_group_whose_values_the_model_tells_apart_is_rejected(small: tuple[Any
 def test_a_certificate_must_have_all_groups(small: tuple[Any, Space, Path], tmp_path: Path) -> None:
     parts = parts_of(small[2])
     (tmp_path / "c").write_bytes(b"".join(sealed(part) for part in parts[1:]))
-    with pytest.raises(Rejected, match="not all groups of one question, each once"):
+    with pytest.raises(Rejected, match="not all groups or products of one question, each once"):
         certify_parts(tmp_path / "c", small[0], small[1], 1)
 
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 
 from boxqte import GroupRates, Space, group_rates
 from boxqte.answers import rate_search
-from boxqte.answers.rate_search import Ends, Known, Moment, RateSearch
+from boxqte.answers.rate_search import Ends, Known, Moment, RateSearch, SearchedGroup
 from boxqte.answers.rates import _groups
 from boxqte.answers.result import Bounds
 from boxqte.answers.verdict import Verdict
@@ -235,7 +235,7 @@ def check_pairs(problem: Problem) -> None:
     truth = zip(_groups(grid), expected(ensemble, space, (sensitive,)))
     rates = {group.combination.cells: rate for group, (_, rate) in truth}
     wanted = [rates[cells] for cells in groups]
-    search = RateSearch(grid, [*groups.values()], "box", Limits(), TimeBudget(None))
+    search = RateSearch(grid, [SearchedGroup(group) for group in groups.values()], "box", Limits(), TimeBudget(None))
     for i in range(1, len(groups)):
         search._compare(i)
         gap = search.known.over_first[i]
@@ -265,6 +265,52 @@ def test_a_difference_is_known_before_the_rates() -> None:
     assert found.difference.lower <= exact.difference.lower <= exact.difference.upper <= found.difference.upper
     for group, true in zip(found.groups, exact.groups):
         assert group.rate.lower <= true.rate.lower <= true.rate.upper <= group.rate.upper
+
+
+def test_where_bounds_stay_wide_draws_give_intervals() -> None:
+    model, space = resume_child.ensemble(), resume_child.space()
+    with short_calls():
+        found = group_rates(model, space, "a0", time_limit=2.0, node_limit=1, workers=1)
+    exact = group_rates(model, space, "a0")
+    said = found.statistical
+    assert said is not None
+    assert (said.confidence, exact.statistical) == (0.999999, None)
+    assert min(group.statistical.gap for group in found.groups if group.statistical is not None) < 0.2
+    assert said.difference.lower <= exact.difference.lower <= exact.difference.upper <= said.difference.upper
+    for group, true in zip(found.groups, exact.groups):
+        drawn = group.statistical
+        assert drawn is not None
+        assert group.rate.lower <= drawn.lower <= true.rate.lower <= true.rate.upper <= drawn.upper <= group.rate.upper
+    assert found.to_json()["statistical"]["confidence"] == 0.999999
+    assert found.to_frame()["statistical_upper"].tolist() == [g.statistical.upper for g in found.groups]  # type: ignore[union-attr]
+    assert "(statistical, confidence 0.999999)" in rates_text(found)
+    assert found.verdict is None
+
+
+def check_draws(problem: Problem) -> None:
+    """Whatever the model and the space are, intervals from draws hold the truth and lie within the certain bounds."""
+    ensemble, space, prop = problem
+    names = prop.sensitive or (space.names[0],)
+    with short_calls():
+        found = group_rates(ensemble, space, names, time_limit=0.15, node_limit=1, workers=1)
+    exact = group_rates(ensemble, space, names, engine="exhaustive")
+    for group, true in zip(found.groups, exact.groups):
+        drawn = group.statistical or group.rate
+        assert group.rate.lower <= drawn.lower <= true.rate.upper
+        assert true.rate.lower <= drawn.upper <= group.rate.upper
+
+
+@settings(max_examples=10, deadline=None)
+@given(problems(eps=False, kappa=False, paper_ties=False))
+def test_draws_agree_with_what_is_exact(problem: Problem) -> None:
+    check_draws(problem)
+
+
+@pytest.mark.slow
+@settings(max_examples=500, deadline=None)
+@given(problems(eps=False, kappa=False, paper_ties=False))
+def test_draws_agree_with_what_is_exact_on_many(problem: Problem) -> None:
+    check_draws(problem)
 
 
 @pytest.mark.parametrize("when", [1, 2, 3])
@@ -319,7 +365,10 @@ def test_many_groups_have_the_bounds_of_all_pairs() -> None:
 def test_the_frame_and_the_json_say_what_the_answer_is(tmp_path: Path) -> None:
     found = group_rates(loan_ensemble(), loan_space(), ["race", "age"], require_ratio=0.8)
     frame, document = found.to_frame(), json.loads(json.dumps(found.to_json()))
-    assert list(frame.columns) == ["race", "age", "mass", "lower", "upper", "ratio_lower", "ratio_upper"]
+    assert list(frame.columns) == [
+        "race", "age", "mass", "lower", "upper", "statistical_lower", "statistical_upper", "confidence", "ratio_lower",
+        "ratio_upper",
+    ]  # fmt: skip
     assert frame["lower"].tolist() == [group["rate"][0] for group in document["groups"]]
     said = {name: document[name] for name in ("status", "world", "decision", "require_ratio", "verdict")}
     assert said == {

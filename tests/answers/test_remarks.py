@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import random
 from fractions import Fraction
 from typing import Any
 
 import pytest
 
-from boxqte import Fairness, Robustness, Space, quantify
+import boxqte
+from boxqte import Fairness, Monotonicity, Robustness, ScoreFairness, Space, quantify
 from boxqte.examples import loan_ensemble, loan_space
 from boxqte.models.ensemble import EnsembleBuilder, Test, TreeEnsemble
+from boxqte.report.text import answer_text
 from boxqte.space.attributes import Attribute
+from tests.naive import naive_quantify
+from tests.strategies import random_problem
 
 SPACE = Space([
     Attribute.integer("age", 0, 50), Attribute.real("income", 0, 10), Attribute.categorical("sex", [0, 1]),
@@ -32,7 +37,9 @@ def stump(leaf: float = 2.0, other: float = -2.0, column: int = 0, threshold: fl
 
 def said(model: Any, prop: Any, **options: Any) -> tuple[str, ...]:
     result = quantify(model, SPACE, prop, workers=1, **options)
-    assert json.loads(json.dumps(result.to_json()))["remarks"] == list(result.remarks)
+    written = json.loads(json.dumps(result.to_json()))
+    assert (written["remarks"], written["caveats"]) == (list(result.remarks), list(result.caveats))
+    assert len(result.caveats) == len(result.remarks)
     return result.remarks
 
 
@@ -86,3 +93,120 @@ def test_few_confident_inputs_are_certain_bounds() -> None:
 
     assert number_text(0.12349, 0.45671, PHRASE) == "between 12.3 % and 45.7 %"
     assert number_text(0.0, 0.125, PHRASE) == "between 0 % and 12.5 %"
+
+
+def test_a_question_that_is_empty_is_answered_exactly_and_says_so_beside_the_number() -> None:
+    result = quantify(stump(), SPACE, Fairness("sex"), workers=1)
+    assert result.exact == 1
+    measure = next(line for line in answer_text(result).splitlines() if line.startswith("measure"))
+    assert measure.split(maxsplit=1)[1] == "1 (exact); no tree tests sex"
+    assert quantify(stump(), SPACE, Robustness({"income": 1}), workers=1).exact == 1
+    assert quantify(stump(), SPACE, Robustness({"age": 1}), workers=1).value < 1  # type: ignore[operator]
+
+
+def test_an_undefined_measure_says_why_once() -> None:
+    result = quantify(stump(0.1, -0.1), SPACE, Fairness("sex", kappa="0.9"), workers=1)
+    assert result.caveats == ("no tree tests sex", "no input is confident")
+    assert answer_text(result).count("undefined: no input is confident at kappa 0.9, so") == 1
+
+
+# --- a sensitive attribute that is no input of the model ---
+
+WIDER = Space([*SPACE, Attribute.categorical("race", ["a", "b", "c"]), Attribute.integer("shoe", 30, 50)])
+UNREAD = "The model does not read race: the class never depends on it; proxies are not covered by this measure."
+
+
+@pytest.mark.parametrize("engine", ["auto", "box", "exhaustive"])
+def test_the_model_may_not_read_what_is_sensitive(engine: str) -> None:
+    space = Space(WIDER.attributes[:-1])
+    result = quantify(stump(), space, Fairness("race"), engine=engine, workers=1)
+    assert (result.exact, result.remarks, result.caveats) == (1, (UNREAD,), ("the model does not read race",))
+    both = quantify(stump(column=2, threshold=0.5), space, Fairness(["sex", "race"]), engine=engine, workers=1)
+    assert both.converged
+    assert both.upper < 1e-9  # type: ignore[operator]  # every input is unfair in sex
+    assert both.remarks == (UNREAD,)
+    drawn = both.sample(5, random_state=0)
+    assert list(drawn.x.columns) == ["age", "income", "sex", "one", "race"]
+
+
+def test_other_attributes_must_be_columns_of_the_model() -> None:
+    with pytest.raises(
+        boxqte.SpaceError, match=r"'shoe' that the model does not take; .* only a sensitive attribute may"
+    ):
+        quantify(stump(), WIDER, Fairness("race"))
+    marked = Space(WIDER.attributes, sensitive=["shoe", "race"])
+    assert (
+        quantify(stump(), marked, Robustness({"age": 1})).value
+        == quantify(stump(), SPACE, Robustness({"age": 1})).value
+    )
+
+
+def test_every_door_says_that_the_model_does_not_read_it() -> None:
+    space = Space(WIDER.attributes[:-1])
+    rates = boxqte.group_rates(stump(), space, "race")
+    assert rates.remarks == (UNREAD,)
+    assert rates.ratio is not None
+    assert rates.ratio.lower == 1
+    assert UNREAD in str(rates.to_json())
+    changed = boxqte.score_changes(stump(), space, "race", scale="margin")
+    score = UNREAD.replace("class", "score")
+    assert changed.remarks == (score,) == quantify(stump(), space, ScoreFairness("race", 0)).remarks
+    assert changed.to_json()["remarks"] == [score]
+    proved = boxqte.verify(stump(), space, Fairness("race"))
+    assert (str(proved.verdict), proved.remarks) == ("holds", (UNREAD,))
+    shoes = Space([*SPACE, WIDER["shoe"]])
+    assert quantify(stump(), shoes, Monotonicity("shoe", "increasing")).remarks == (
+        "The model does not read shoe: the class never depends on it.",
+    )
+    found = boxqte.audit(stump(), space=space, sensitive=["race", "sex"], robustness=0, require="0.9", time_limit=30)
+    assert found.gate is not None
+    for text in (str(found), found._repr_html_(), found.gate.to_markdown().replace("\\", "")):
+        assert "1 (exact); the model does not read race" in text
+    assert "<span class=caveat>the model does not read race [1]</span>" in found.to_html()
+    assert UNREAD in found.gate.to_junit()
+    assert found.to_frame().set_index("question").loc["race", "caveats"] == "the model does not read race"
+
+
+def test_a_proof_about_what_the_model_does_not_read_is_checked(tmp_path: Any) -> None:
+    from boxqte.certify import certify
+
+    space = Space(WIDER.attributes[:-1])
+    quantify(stump(), space, Fairness("race"), certificate=tmp_path / "c.cert")
+    assert certify(tmp_path / "c.cert", stump(), space=space, workers=1).fair > 0.999
+
+
+def test_verify_says_if_nothing_that_was_tried_is_confident() -> None:
+    model = stump(0.1, -0.1, column=2, threshold=0.5)
+    proved = boxqte.verify(model, SPACE, Fairness("sex", kappa="0.9"))
+    assert str(proved.verdict) == "holds"
+    assert "inputs that were tried is confident at kappa 0.9" in proved.remarks[0]
+    assert boxqte.verify(model, SPACE, Fairness("sex")).remarks == ()
+
+
+def check_unread(rng: random.Random) -> None:
+    """One more attribute that the model does not read: the oracle and the engines agree, asked about it and not."""
+    ensemble, space, prop = random_problem(rng, max_pieces=300, decision=False)
+    more = Attribute.categorical("unread", ["a", "b", "c"][: rng.randint(1, 3)])
+    names = rng.choice([(*prop.sensitive, "unread"), ("unread",)])
+    epsilon = prop.epsilon if isinstance(prop.epsilon, Fraction) else {n: e for n, e in prop.epsilon if n not in names}
+    asked = Fairness(names, epsilon, prop.kappa, tie=prop.tie)
+    wider = Space([*space, more])
+    expected = naive_quantify(ensemble, wider, asked)
+    found = quantify(ensemble, wider, asked, engine="exhaustive")
+    assert found.exact == expected.measure, (ensemble, wider, asked)
+    box = quantify(ensemble, wider, asked, engine="box", workers=1)
+    if expected.measure is not None:
+        assert box.lower <= expected.measure <= box.upper  # type: ignore[operator]
+    marked = quantify(ensemble, wider.marked(["unread"]), prop, engine="exhaustive")
+    assert marked.exact == naive_quantify(ensemble, space, prop).measure
+
+
+def test_the_oracle_agrees_about_what_the_model_does_not_read() -> None:
+    for seed in range(25):
+        check_unread(random.Random(seed))
+
+
+@pytest.mark.slow
+def test_the_oracle_agrees_about_what_the_model_does_not_read_a_thousand_times() -> None:
+    for seed in range(1000, 2000):
+        check_unread(random.Random(seed))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import random
 from fractions import Fraction
@@ -194,3 +195,35 @@ def test_testers_report_no_forbidden_pair(method: str) -> None:
         race = table["race"].astype(int)
         assert ((race <= 1) | (table["age"] >= 50)).all()
         assert (~((race == 0) & (table["income"] > 600.25))).all()
+
+
+def test_hot_spots_have_the_densities_of_their_restrictions() -> None:
+    """Each rule's share of counterexamples is that among the inputs that satisfy it and that no rule of the space forbids."""
+    result = quantify(loan_ensemble(), RULED, Fairness("race"), engine="box")
+    table = result.hotspots()
+    assert len(table) > 0
+    assert (
+        table.attrs["counterexample_mass"]
+        <= float(1 - Fraction(646501, 1258501))
+        <= table.attrs["counterexample_upper"]
+    )
+    for row in table.to_dict("records"):
+        inside = result.restrict(row["rule"])
+        assert row["density_lower"] - 1e-9 <= inside.counterexample.upper
+        assert inside.counterexample.lower <= row["density_upper"] + 1e-9
+        assert abs(row["mass"] - inside.details["share_of_space"]) < 1e-9
+    for seed in range(12):
+        problem = ruled_problem(seed, masses=False)
+        result = quantify(*problem, engine="box")
+        for row in result.hotspots().to_dict("records"):
+            inside = result.restrict(row["rule"])
+            assert row["density_lower"] - 1e-6 <= inside.counterexample.upper
+            assert inside.counterexample.lower <= row["density_upper"] + 1e-6
+
+
+def test_a_report_lists_the_rules() -> None:
+    found = audit(loan_ensemble(), space=loan_space(), rules=RULES, sensitive="race", robustness=0, time_limit=10)
+    page = html.unescape(found.to_html(time_limit=2))
+    for rule in RULES:
+        assert f"rule: {rule}" in page
+    assert "of the space; all shares are of the rest" in page

@@ -34,30 +34,48 @@ class Asked:
             again=lambda name, before, limit: self.ask(name, limit),
             is_open=lambda _, answer: answer == "open",
             stopped=lambda answer: answer == "stopped",
+            undecided=lambda name, answer: self.needs[name],
         )
 
 
 def test_what_quick_questions_leave_goes_to_the_open_one(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Asked(Clock(monkeypatch), hard=20, easy=1, trivial=0)
     assert asked.all(35) == ["done", "done", "done"]
+    # the first look has a tenth of the time; then the open ones share the rest, and what one leaves goes to the next
     assert [name for name, _ in asked.limits] == ["hard", "easy", "trivial", "hard"]
-    assert asked.limits[0][1] == pytest.approx(35 / 3)
-    assert asked.limits[-1][1] == pytest.approx(35 - 35 / 3 - 1)
+    assert asked.limits[0][1] == pytest.approx(35 * 0.1 / 3)
+    assert asked.limits[-1][1] == pytest.approx(35 - 35 * 0.1 / 3 - 1)
+
+
+def test_whichever_question_is_open_nearly_all_of_the_time_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    for needs in (
+        {"hard": 100, "easy": 0, "free": 0},
+        {"easy": 0, "hard": 100, "free": 0},
+        {"one": 100, "two": 100, "easy": 0},
+        {"one": 100, "two": 5, "easy": 0},
+        {"one": 100, "two": 25, "three": 25},
+        {"one": 100, "two": 100, "three": 100},
+    ):
+        clock = Clock(monkeypatch)
+        asked = Asked(clock, **needs)  # type: ignore[arg-type]
+        asked.all(60)
+        longest = {name: max(limit or 0 for own, limit in asked.limits if own == name) for name in needs}
+        useful = sum(min(needs[name], longest[name]) for name in needs)
+        assert useful >= 50, (needs, asked.limits)
+        assert clock.now <= 60.1
 
 
 def test_nothing_is_asked_again_without_much_more_time_than_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = Asked(Clock(monkeypatch), hard=20, easy=9, trivial=9)
+    asked = Asked(Clock(monkeypatch), one=100, two=100)
+    assert asked.all(30) == ["open", "open"]
+    assert [limit for _, limit in asked.limits] == pytest.approx([1.5, 1.5, 13.5, 13.5])
+
+
+def test_questions_that_are_nearer_to_their_end_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(Clock(monkeypatch), hard=100, two=4, three=3)
     assert asked.all(30) == ["open", "done", "done"]
-    assert len(asked.limits) == 3
-
-
-def test_of_two_open_questions_the_last_gets_what_is_too_little_for_both(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = Asked(Clock(monkeypatch), one=100, two=100, easy=0)
-    assert asked.all(60) == ["open", "open", "done"]
-    assert [name for name, _ in asked.limits] == ["one", "two", "easy"]  # 20 s are left, as much as each has had
-    asked = Asked(Clock(monkeypatch), one=100, two=100, easy=0, free=0, none=0)
-    asked.all(60)
-    assert [limit for _, limit in asked.limits[-2:]] == pytest.approx([18, 18])  # 36 s are left, each has had 12
+    assert [name for name, _ in asked.limits[3:]] == ["three", "two", "hard"]
+    assert asked.limits[-1][1] == pytest.approx(20)
 
 
 def test_after_a_stop_the_rest_is_not_asked_and_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:

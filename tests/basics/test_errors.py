@@ -39,6 +39,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "gaps.csv").write_text("age,granted\n31,0\n,1\n52,1\n")
     (folder / "other.csv").write_text("height,sex,granted\n1,f,0\n2,m,1\n")
     (folder / "two.json").write_text(json.dumps({"attributes": [a for a in space["attributes"] if a["name"] != "age"]}))
+    wider = [*space["attributes"], {"name": "height", "kind": "integer", "low": 1, "high": 9}]
+    (folder / "wider.json").write_text(json.dumps({"attributes": wider}))
     (folder / "category.json").write_text(
         json.dumps(
             {

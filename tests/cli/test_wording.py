@@ -146,11 +146,16 @@ FILES = {
     "empirical": "empirical BAD --space space.json --data people.csv|empirical model.json --space BAD --data people.csv"
                  "|empirical model.json --space space.json --data BAD",
     "space infer": "space infer BAD -o -|space infer people.csv --model BAD -o -",
+    "space fit": "space fit BAD --space space.json -o -|space fit people.csv --space BAD -o -"
+                 "|space fit people.csv --space space.json --model BAD -o -",
     "space show": "space show BAD",
     "model show": "model show BAD",
     "test": "test BAD --space space.json --sensitive sex|test model.json --space BAD --sensitive sex"
             "|test model.json --space space.json --sensitive sex --method sg --tests 3 --data BAD",
     "regions": "regions BAD --space space.json --sensitive sex|regions model.json --space BAD --sensitive sex",
+    "hotspots": "hotspots BAD --space space.json --sensitive sex|hotspots model.json --space BAD --sensitive sex",
+    "blame": "blame BAD --space space.json --sensitive sex|blame model.json --space BAD --sensitive sex"
+             "|blame model.json --space space.json --sensitive sex --data BAD",
     "sample": "sample BAD --space space.json --sensitive sex|sample model.json --space BAD --sensitive sex",
     "verify": "verify BAD --space space.json --sensitive sex|verify model.json --space BAD --sensitive sex"
               "|verify model.json --space space.json --sensitive sex --near BAD",

@@ -10,13 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from boxqte import Fairness, quantify
+from boxqte.answers.regions import cells_text
 from boxqte.engines.box.engine import Box
+from boxqte.engines.box.exchange_worker import root_boxes
 from boxqte.engines.box.options import BoxOptions
 from boxqte.engines.box.problem import Problem as Compiled
+from boxqte.engines.box.problem import compile_problem
 from boxqte.engines.exhaustive import dense_margins, verdicts
+from boxqte.engines.kinds import UNFAIR
 from boxqte.engines.protocol import BOUNDS, COUNTED, POINT, BoxArray, Closed, Companions, Limits, Watch
 from boxqte.questions.building import build_grid
-from tests.engines.test_box import ODD_OPTIONS
+from tests.engines.test_box import ODD_OPTIONS, integers, random_trees
 from tests.strategies import Problem, random_problem
 
 
@@ -105,3 +110,26 @@ def test_wide_values_are_settled_as_points() -> None:
     model = builder.build(library="test", feature_names=["a", "b"], base=(0.0,), link="sigmoid")
     space = Space([Attribute.integer("a", 0, 1), Attribute.integer("b", 0, 1)])
     assert POINT in check(Problem(model, space, Fairness("b")))
+
+
+@pytest.mark.parametrize("seed", [2, 5])
+def test_a_search_starts_from_boxes_with_gaps(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    model = random_trees(rng, 8, 9, 25, 3, lambda n: rng.normal(size=n))
+    result = quantify(model, integers(8, 9), Fairness("a0"), engine="box", workers=1, node_limit=300)
+    asked = result.asked
+    assert asked is not None
+    axes = asked.grid.axes[1:4]
+    some = [sorted(rng.choice(axis.n_cells, 4, replace=False).tolist()) for axis in axes]
+    terms = [cells_text(axis.attribute, axis.cells, cells) for axis, cells in zip(axes, some)]
+    whole = result.restrict(" and ".join(terms), time_limit=60)
+    assert whole.converged
+    parts = []
+    for cells in itertools.product(*some):
+        box = root_boxes(compile_problem(asked.grid))
+        box[0, 1:4, 0] = [1 << c for c in cells]
+        parts.append(box)
+    inside = asked.masses_in(asked.grid, np.concatenate(parts))
+    assert inside.done
+    unfair = inside.masses[:, UNFAIR].sum() / whole.details["share_of_space"]
+    assert 0 < float(whole.decided.unfair) == pytest.approx(unfair, abs=1e-10)

@@ -97,6 +97,19 @@ def test_open_boxes_are_bounded_inside_on_a_cluster_as_here(client: Any) -> None
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_a_mixture_runs_on_a_cluster_product_by_product(client: Any) -> None:
+    model, space = bushy(n_trees=8)
+    young = space.with_mass(
+        {"a1": {"edges": [0, 5, 10], "weights": [3, 1]}, "a0": {"edges": [0, 2, 10], "weights": [1, 1]}}
+    )
+    people = space.with_components([young.as_component("1/3"), space.as_component("2/3")])
+    remote = quantify(model, people, Fairness("a0"), engine="box", executor=client)
+    assert remote.converged
+    assert remote.value == pytest.approx(quantify(model, people, Fairness("a0"), workers=1).value, abs=1e-12)
+    assert remote.value != pytest.approx(quantify(model, space, Fairness("a0"), workers=1).value, abs=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_epsilon_and_many_classes_run_on_a_cluster_too(client: Any) -> None:
     for prop in (Fairness("race", epsilon=0.1), Robustness(0.2)):
         remote = quantify(loan_ensemble(), loan_space(), prop, executor=client)

@@ -23,6 +23,7 @@ from boxqte.errors import EngineError
 from boxqte.examples import loan_ensemble, loan_space
 from boxqte.questions.building import build_grid
 from boxqte.questions.grid import Grid
+from tests import resume_child
 from tests.engines.test_point_partners import questions
 from tests.questions.test_partners import asked
 from tests.strategies import random_problem
@@ -301,3 +302,16 @@ def test_auto_keeps_time_for_draws() -> None:
 def test_options_out_of_range_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(EngineError, match=next(iter(wrong))):
         quantify(loan_ensemble(), loan_space(), Fairness("race"), engine="sample", options=wrong)
+
+
+def test_where_memory_ends_the_search_the_time_goes_to_draws() -> None:
+    question = resume_child.ensemble(), resume_child.space(), Fairness("a0")
+    found = quantify(
+        *question, time_limit=1.0, memory_limit=1, workers=1, options={"call_nodes": 20, "finish_limit": 5}
+    )
+    assert found.status is Status.TIME
+    assert found.statistical is not None
+    assert found.statistical.points > 1000
+    truth = quantify(*question)
+    assert found.lower <= found.statistical.lower <= truth.upper  # type: ignore[operator]
+    assert truth.lower <= found.statistical.upper <= found.upper  # type: ignore[operator]

@@ -207,7 +207,7 @@ class Case:
     seconds: float | None
 
     def of(self, name: str) -> Truth:
-        return self.truths[re.sub(r"( \[\d+\])+$", "", name)]
+        return self.truths[name]
 
 
 def questions_of(problem: Problem) -> list[tuple[str, Property]]:
@@ -273,7 +273,8 @@ def check_measure(text: str, truth: Truth) -> None:
     if text.startswith("undefined"):
         assert measure_of(truth) is None
     elif measure_of(truth) is not None:
-        assert read(text).holds(measure_of(truth)), text
+        number = text.partition("; ")[0].partition(" [")[0]  # behind it stands what it does not say
+        assert read(number).holds(measure_of(truth)), text
 
 
 def check_answers(case: Case, rows: Sequence[Sequence[str]]) -> None:
@@ -284,7 +285,11 @@ def check_answers(case: Case, rows: Sequence[Sequence[str]]) -> None:
         cells = dict(zip(head, line))
         truth = case.of(cells["question"])
         check_measure(cells["measure"], truth)
-        drawn = case.audit[re.sub(r"( \[\d+\])+$", "", cells["question"])].statistical
+        result = case.audit[cells["question"]]
+        drawn = result.statistical
+        for caveat in () if result.undefined else result.caveats:
+            assert f"; {caveat}" in cells["measure"]
+        assert len(re.findall(r" \[\d+\]", cells["measure"])) == len(result.remarks)
         assert bool(cells.get("statistical")) == (drawn is not None)
         if drawn is not None and measure_of(truth) is not None:
             said = read(cells["statistical"])

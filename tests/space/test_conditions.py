@@ -74,6 +74,14 @@ def test_the_masses_of_a_part_and_of_the_rest_make_the_whole(seed: int) -> None:
         assert holds_in(attribute, part, at) != holds_in(attribute, rest, at)
 
 
+def test_a_missing_value_of_a_single_number_satisfies_no_comparison() -> None:
+    space = Space([Attribute.real("x", 2, 2, missing="1/2")])
+    for text in ("x <= 2", "x == 2", "x > 1"):
+        assert not parse_condition(text, space)["x"].missing
+        assert mass_of(space["x"], parse_condition(text, space)["x"]) == Fraction(1, 2)
+    assert parse_condition("not x == 2", space)["x"].missing
+
+
 def test_a_missing_value_satisfies_only_what_names_it() -> None:
     space = Space([Attribute.integer("n", 0, 3, missing="1/5")])
     rows = TableRows(space, table_of({"n": [0.0, 3.0, None]}))

@@ -258,7 +258,7 @@ def test_a_kind_that_the_values_contradict_is_refused_with_the_row() -> None:
 # Label and sensitive
 
 
-def test_the_label_is_no_attribute_and_is_never_read() -> None:
+def test_the_label_is_no_attribute_and_is_not_inferred_about() -> None:
     inference = Space.infer({"a": [1, 2], "y": [dt.date(2020, 1, 1)] * 2}, label="y", sensitive="a")
     assert inference.space == Space([Attribute.integer("a", 1, 2)], label="y", sensitive=["a"])
 

@@ -50,7 +50,7 @@ def allowed_by_cell(asked: Asked, at: int) -> list[Fraction]:
     for weight, grid in products(asked):
         for c, mass in enumerate(grid.axes[at].masses):
             if mass:
-                sums[c] += weight * mass * _left(grid, {at: [k == c for k in range(len(sums))]})
+                sums[c] += weight * mass * left_of(grid, {at: [k == c for k in range(len(sums))]})
     return sums
 
 
@@ -70,7 +70,7 @@ def allowed_shares(asked: Asked, problem: Problem | ClassProblem, boxes: BoxArra
             held = {a: held_cells(box[i], axes[a].n_cells).tolist() for a, i in fixed.items()}
             parts = [(weight * _mass(grid, held), grid) for weight, grid in products(asked)]
             whole = sum((mass for mass, _ in parts), Fraction(0))
-            left = sum((mass * _left(grid, held) for mass, grid in parts if mass), Fraction(0))
+            left = sum((mass * left_of(grid, held) for mass, grid in parts if mass), Fraction(0))
             known[key] = float(left / whole) if whole else 1.0
         shares[k] = known[key]
     return shares
@@ -84,7 +84,7 @@ def _mass(grid: AnyGrid, held: Mapping[int, Sequence[bool]]) -> Fraction:
     return product
 
 
-def _left(grid: AnyGrid, held: Mapping[int, Sequence[bool]]) -> Fraction:
+def left_of(grid: AnyGrid, held: Mapping[int, Sequence[bool]]) -> Fraction:
     """The share of such a mass that no rule forbids."""
     masses = {a: axis.masses for a, axis in enumerate(grid.axes)}
     for a, cells in held.items():

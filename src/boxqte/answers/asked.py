@@ -29,6 +29,8 @@ from boxqte.models.importers import ImportedModel
 from boxqte.questions.grid import AnyGrid, binary
 from boxqte.space.conditions import Part
 
+MOST_PARTS = 4096  # into which the cells with mass are divided for a search
+
 
 @dataclass(frozen=True, eq=False)
 class Asked:
@@ -50,6 +52,10 @@ class Asked:
     """The mass of these x in the whole space."""
     pieces: tuple[tuple[Fraction, Any], ...] = ()
     """The weights and results of the products that the space is a mixture of; empty: it is one product."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickles: what was answered before is found again when it is asked for."""
+        return {**vars(self), "answers": {}}
 
     def regions(self) -> RegionStore:
         """The boxes with counterexamples in them; found by the box engine if another engine has answered."""
@@ -171,12 +177,22 @@ def searched(asked: Asked, grid: AnyGrid, limits: Limits) -> tuple[Ends, bool]:
 
 
 def support_boxes(problem: Problem) -> BoxArray:
-    """One box with the cells that have mass. x' may still lie in the others: only axes along which x' stays are cut."""
-    box = root_boxes(problem)
+    """One box with the cells that have mass. x' may still lie in the others: only axes along which x' stays are cut.
+
+    A search divides a box with gaps (`in_runs`): gaps that would make too many of it are left in.
+    """
+    box, parts = root_boxes(problem), 1
     for i, a in enumerate(problem.axis_ids):
         axis = problem.grid.axes[a]
         if not axis.sensitive and not axis.moves:
-            box[0, i] = cell_words([m > 0 for m in axis.masses], box.shape[2])
+            held = np.array([m > 0 for m in axis.masses])
+            runs = int((np.diff(held, prepend=False) & held).sum())
+            if parts * runs > MOST_PARTS:
+                first, last = np.flatnonzero(held)[[0, -1]]
+                held[first : last + 1] = True
+            else:
+                parts *= max(runs, 1)
+            box[0, i] = cell_words(held.tolist(), box.shape[2])
     return box
 
 

@@ -12,6 +12,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -38,7 +39,7 @@ class CertificateWriter:
         self.group = group
         """Of a group's rate: the cells of each of its sensitive attributes; the file gets one more part."""
         self.component = component
-        """Of a mixture: which of its products was searched; the file gets one more part."""
+        """Of a mixture: which of its products was searched."""
         self._cuts: dict[str, int] = {}  # the cuts that the file has, by their lines
         self._lines: dict[int, str] = {}  # kernel cut -> its line
         self._digest = hashlib.sha256()
@@ -54,8 +55,7 @@ class CertificateWriter:
         """Start the file, or go on from what `mark` gave when a checkpoint was written."""
         try:
             if mark is None:
-                one_more = self.group or self.component is not None
-                self._file = open(self.path, "ab" if one_more else "wb")  # noqa: SIM115 (open while the search runs)
+                self._file = open(self.path, "ab" if self.group else "wb")  # noqa: SIM115 (open while the search runs)
             else:
                 self._go_on(mark)
         except OSError as error:
@@ -173,6 +173,19 @@ def emptied(file: Path) -> None:
     """A file to which several parts will be added."""
     try:
         file.write_bytes(b"")
+    except OSError as error:
+        raise CertificateError(f"certificate {file}: {error.strerror or error}") from None
+
+
+def joined(file: Path, parts: Sequence[Path]) -> None:
+    """One file of the parts, which are gone afterwards: a gzip file may have several members."""
+    try:
+        with open(parts[0], "ab") as whole:
+            for part in parts[1:]:
+                with open(part, "rb") as more:
+                    shutil.copyfileobj(more, whole)
+                part.unlink()
+        parts[0].replace(file)
     except OSError as error:
         raise CertificateError(f"certificate {file}: {error.strerror or error}") from None
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from boxqte.basics.checks import number, worker_count
+from boxqte.answers.remarks import sentences
+from boxqte.basics.budget import TimeBudget
+from boxqte.basics.checks import number, seconds, worker_count
 from boxqte.engines.kinds import LOW, UNFAIR
 from boxqte.engines.point import point_decider
 from boxqte.errors import SpaceError
@@ -22,13 +24,21 @@ from boxqte.questions.row_cells import read_rows
 from boxqte.space.space import Space, read_space
 from boxqte.space.tables import table_of
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+PILOT = 256  # rows that tell how long a row takes
+SAFETY = 0.7  # of the time that is left, since rows differ
+SEED = 0
+
 
 @dataclass(frozen=True)
 class Empirical:
     """The share of a table's confident rows that are no counterexamples.
 
     `lower` and `upper` are an exact (Clopper-Pearson) interval for the population that the rows were drawn from
-    independently; for the rows at hand, `measure` is the whole truth. None if no row is confident.
+    independently; for the rows at hand, `measure` is the whole truth, unless only some of them were decided (`drawn`). None if
+    no row is confident.
     """
 
     rows: int
@@ -44,12 +54,24 @@ class Empirical:
     """the numbers of the rows, from 0, that are counterexamples"""
     decision: str = ""
     """the model's decision rule in words, where it is not the library's own `predict`"""
+    drawn: int | None = None
+    """how many of the rows were decided, where time was too short for all: a random choice, and the counts are its own"""
+    remarks: tuple[str, ...] = ()
+    """what the share does not say: that no tree tests a sensitive attribute, for one"""
     forbidden: int = 0
     """how many of those outside a rule forbids"""
 
     def to_json(self) -> dict[str, Any]:
         """The result as a JSON object."""
         return asdict(self)
+
+    def to_frame(self) -> pd.DataFrame:
+        """The result as a table of one row: `value` is that of the rows, `lower` and `upper` are for their population."""
+        import pandas as pd
+
+        row = {"value": self.measure, "lower": self.lower, "upper": self.upper, "confidence": self.confidence}
+        row |= {"rows": self.rows, "outside": self.outside, "confident": self.confident, "unfair": self.unfair}
+        return pd.DataFrame([row | {"decision": self.decision, "remarks": " ".join(self.remarks)}])
 
 
 def empirical(
@@ -63,6 +85,7 @@ def empirical(
     workers: int = 1,
     allow_pickle: bool = False,
     threshold: Threshold | None = None,
+    time_limit: float | None = None,
 ) -> Empirical:
     """Decide every row of a table exactly, and give the share of the confident ones that are treated fairly.
 
@@ -74,7 +97,10 @@ def empirical(
         Of the interval for the population behind the rows.
     threshold
         The decision rule, in place of the model's own (`load_model`).
+    time_limit
+        Seconds; if all rows would take longer, by the time that a few of them take, a random choice of them is decided.
     """
+    clock = TimeBudget(seconds(time_limit))
     if not 0 < number(confidence, "confidence", SpaceError) < 1:
         raise SpaceError(f"confidence: must lie between 0 and 1, found {confidence}")
     workers, space = worker_count(workers), read_space(space)
@@ -83,12 +109,16 @@ def empirical(
     rows = read_rows(grid, table_of(frame))
     chosen = np.flatnonzero(rows.rows.chosen(where))
     kept = chosen[rows.inside[chosen]]
-    verdict = point_decider(grid).decide(rows.cells[kept], workers=workers).verdict
+    decider = point_decider(grid)
+    fitting = _fitting(lambda at: decider.decide(rows.cells[kept[at]], workers=workers), len(kept), clock)
+    if fitting is not None:
+        kept = kept[fitting]
+    verdict = decider.decide(rows.cells[kept], workers=workers).verdict
     confident, unfair = int((verdict != LOW).sum()), int((verdict == UNFAIR).sum())
     lower, upper = clopper_pearson(confident - unfair, confident, confidence) if confident else (None, None)
     return Empirical(
         rows=len(chosen),
-        outside=len(chosen) - len(kept),
+        outside=int(np.count_nonzero(~rows.inside[chosen])),
         confident=confident,
         unfair=unfair,
         measure=1 - unfair / confident if confident else None,
@@ -97,8 +127,22 @@ def empirical(
         confidence=confidence,
         counterexamples=tuple(kept[verdict == UNFAIR].tolist()),
         decision=decision_text(imported.ensemble.decision),
+        drawn=None if fitting is None else len(fitting),
+        remarks=sentences(grid),
         forbidden=sum(bool(rows.rows.broken[row]) and rows.rows.problems[row] is None for row in chosen.tolist()),
     )
+
+
+def _fitting(decide: Callable[[npt.NDArray[np.intp]], Any], n: int, clock: TimeBudget) -> npt.NDArray[np.intp] | None:
+    """The places of the rows to decide, if there is no time for all n of them; how many is settled before any counts."""
+    if clock.seconds is None or n <= PILOT:
+        return None
+    order = np.random.default_rng(SEED).permutation(n)
+    before = clock.used
+    decide(order[:PILOT])
+    each = (clock.used - before) / PILOT
+    most = max(int(clock.left * SAFETY / max(each, 1e-9)), PILOT)
+    return None if most >= n else np.sort(order[:most])
 
 
 # --- the exact binomial interval --------------------------------------------------------------------------------------

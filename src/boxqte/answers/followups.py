@@ -20,7 +20,7 @@ from boxqte.answers.asked import Asked, BoxSums, carried_over, searched, support
 from boxqte.answers.pieces import remembered, search
 from boxqte.answers.profiles import profile_table
 from boxqte.answers.regions import Boxes, RegionStore, held_cells, joined, merged, rule_of
-from boxqte.answers.remarks import remarks
+from boxqte.answers.remarks import remarked
 from boxqte.answers.result import Result, among_allowed, asked_of, ruled_of
 from boxqte.answers.samples import decider_of
 from boxqte.engines import make_engine
@@ -72,7 +72,7 @@ def restrict(result: Result, condition: str, *, time_limit: float | None = None)
     parts = parse_condition(condition, asked.grid.space)
     before = [(weight, asked_of(own)) for weight, own in asked.pieces] or [(Fraction(1), asked)]
     kept, share = restricted_pieces([Piece(weight, own.grid) for weight, own in before], parts, condition)
-    limits = _limits(asked, time_limit)
+    limits = follow_up_limits(asked, time_limit)
     watch = Watch(limits)
     name = asked.engine if asked.engine in ("auto", "sample") else "box"
     options = asked.options if name == asked.engine else {}
@@ -108,8 +108,7 @@ def restrict(result: Result, condition: str, *, time_limit: float | None = None)
         statistical=outcome.statistical,
         ruled=ruled,
     )
-    answer = remembered(answer, now, weights, own, found)
-    answer = replace(answer, remarks=remarks(grid, answer))
+    answer = remarked(remembered(answer, now, weights, own, found), grid)
     asked.answers[key] = answer
     return answer
 
@@ -136,7 +135,8 @@ def _narrowed(old: Mapping[str, Part], new: Mapping[str, Part]) -> dict[str, Par
     return {**old, **{name: both(old[name], part) if name in old else part for name, part in new.items()}}
 
 
-def _limits(asked: Asked, time_limit: float | None) -> Limits:
+def follow_up_limits(asked: Asked, time_limit: float | None) -> Limits:
+    """The limits of a search for a further question; by default those of the run."""
     limits = replace(asked.limits, gap=0.0, node_limit=None)
     return limits if time_limit is None else replace(limits, time_limit=time_limit)
 
@@ -147,7 +147,7 @@ def _limits(asked: Asked, time_limit: float | None) -> Limits:
 def profile(result: Result, attribute: str, *, time_limit: float | None = None) -> pd.DataFrame:
     """The counterexample mass by value or interval of an attribute: one row a cell, in the attribute's order."""
     asked = asked_of(result)
-    return profile_table(asked, result.decided, attribute, _limits(asked, time_limit))
+    return profile_table(asked, result.decided, attribute, follow_up_limits(asked, time_limit))
 
 
 # --- pairs ------------------------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def pairs(result: Result, *, time_limit: float | None = None) -> pd.DataFrame:
     two_classes(grid, "pairs")
     key = ("pairs", time_limit)
     if key not in asked.answers:
-        asked.answers[key] = _pairs(asked, _limits(asked, time_limit))
+        asked.answers[key] = _pairs(asked, follow_up_limits(asked, time_limit))
     lower, upper, names, converged = asked.answers[key]
     if grid.forbidden:  # what is shown are shares of what the rules leave
         least, most = allowed_mass(asked)
@@ -250,13 +250,13 @@ def regions(
         "elsewhere": float(Fraction(store.elsewhere) / allowed),
         "complete": store.complete,
     }
-    directions = flips(asked, store, shown, _limits(asked, time_limit)) if flip else None
+    directions = flips(asked, store, shown, follow_up_limits(asked, time_limit)) if flip else None
     return _table(asked, problem, shown, store.rounding, most, directions, known)
 
 
 def _mixed_regions(result: Result, top: int | None, merge: bool, flip: bool, time_limit: float | None) -> pd.DataFrame:
     """The same for a mixture: the boxes of the product that has most of the counterexamples, with their masses in all."""
-    asked, limits = asked_of(result), _limits(asked_of(result), time_limit)
+    asked, limits = asked_of(result), follow_up_limits(asked_of(result), time_limit)
     pieces = [(weight, asked_of(own)) for weight, own in asked.pieces]
     stores = [own.regions() for _, own in pieces]
     lead = max(range(len(pieces)), key=lambda k: pieces[k][0] * Fraction(stores[k].mass))
@@ -381,7 +381,7 @@ def refined(asked: Asked, boxes: Boxes, time_limit: float | None) -> Boxes:
         observers=[store, sums],
         roots=lambda problem: boxes.cells,
         options={"finish_limit": SMALLEST_FINISH, "depth_first_below": 1e300},
-        limits=replace(_limits(asked, time_limit), node_limit=REFINE_NODES),
+        limits=replace(follow_up_limits(asked, time_limit), node_limit=REFINE_NODES),
     )
     done = np.abs(sums.masses.sum(axis=1) - boxes.masses.sum(axis=1)) < 1e-9 * boxes.masses.sum(axis=1)
     parts = store.boxes

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from boxqte.answers.asked import Asked
-from boxqte.answers.certificate import CertificateWriter, emptied
+from boxqte.answers.certificate import CertificateWriter, joined
 from boxqte.answers.checkpoint import EVERY, Checkpoint, identity
 from boxqte.answers.pieces import remembered, search
 from boxqte.answers.regions import RegionStore
-from boxqte.answers.remarks import remarks
+from boxqte.answers.remarks import remarked
 from boxqte.answers.result import ModelSummary, Result, among_allowed, ruled_of, world_of
 from boxqte.basics.checks import MAX_WORKERS, number, seconds, whole, worker_count
 from boxqte.engines import DEFAULT_ENGINE, engine_class, make_engine
 from boxqte.engines.options import check_types
 from boxqte.engines.protocol import Capability, Companions, Limits, Progress, Watch
-from boxqte.errors import EngineError
+from boxqte.errors import CheckpointError, EngineError
 from boxqte.exact import Number, fraction, plain, up
 from boxqte.models.importers import ImportedModel
 from boxqte.questions.building import build_any_grid
@@ -49,15 +49,15 @@ def measure(
     grid = build_any_grid(imported.ensemble, space, prop)
     pieces = pieces_of(grid)
     mixed = len(pieces) > 1
-    if certificate is not None and mixed:
-        emptied(certificate)
+    if certificate is not None and checkpoint is not None and mixed:
+        raise CheckpointError("checkpoint: a certificate of a mixture is written in one go; leave out one of the two")
     # A resumed run sees only part of the boxes; without a store the regions are searched when they are asked for.
     sees = checkpoint is None and Capability.OBSERVERS in solver.capabilities
     stores = [RegionStore() if sees else None for _ in pieces]
-    writers = [
-        None if certificate is None else CertificateWriter(certificate, grid, component=at if mixed else None)
-        for at in range(len(pieces))
-    ]
+    files = [] if certificate is None else [_part(certificate, at if mixed else None) for at in range(len(pieces))]
+    writers: list[CertificateWriter | None] = [
+        CertificateWriter(file, grid, component=at if mixed else None) for at, file in enumerate(files)
+    ] or [None] * len(pieces)
     beside = [
         Companions(
             observers=() if store is None else (store,),
@@ -75,6 +75,8 @@ def measure(
         for writer, part in zip(writers, found.pieces):
             if writer is not None:
                 writer.finish(part.decided)
+        if certificate is not None and mixed:
+            joined(certificate, files)
     finally:
         for writer in writers:
             if writer is not None:
@@ -99,8 +101,7 @@ def measure(
         ruled=ruled,
         world=world_of(space),
     )
-    result = remembered(result, whole, weights, asked, found)
-    return replace(result, remarks=remarks(grid, result))
+    return remarked(remembered(result, whole, weights, asked, found), grid, recorded=certificate is not None)
 
 
 def _keeper(
@@ -109,8 +110,12 @@ def _keeper(
     """The checkpoint of a run; the products of a mixture have one file each."""
     if path is None:
         return None
-    own = path if at is None else path.with_name(f"{path.name}.{at + 1}")
-    return Checkpoint(own, identity(grid, engine, None if certificate is None else str(certificate)), every)
+    return Checkpoint(_part(path, at), identity(grid, engine, None if certificate is None else str(certificate)), every)
+
+
+def _part(path: Path, at: int | None) -> Path:
+    """The file of one product of a mixture."""
+    return path if at is None else path.with_name(f"{path.name}.{at + 1}")
 
 
 def summary(imported: ImportedModel) -> ModelSummary:

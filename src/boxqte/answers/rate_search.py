@@ -7,6 +7,7 @@ far better than the two rates it lies between.
 
 from __future__ import annotations
 
+import copy
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +24,8 @@ from boxqte.engines import make_engine
 from boxqte.engines.mixture import run_pieces
 from boxqte.engines.protocol import ALONE, Companions, Decided, Limits, Outcome, Progress, Status, Watch
 from boxqte.engines.refusals import refuse
+from boxqte.engines.sample.draws import Stratum, WholeSpace
+from boxqte.engines.sample.engine import SampleOptions, sample
 from boxqte.errors import CertificateError, EngineError
 from boxqte.exact import down, up
 from boxqte.questions.combined import Combination, class_1_grid, combined_grid
@@ -30,7 +33,10 @@ from boxqte.questions.grid import Grid, binary
 from boxqte.questions.pieces import Piece, pieces_of
 
 PAIRED = 8  # up to so many groups are compared with the first one, where time ends before the rates are known
-SHARE_OF_RATES = 0.7  # of the time limit, where groups may be compared afterwards
+SHARE_OF_RATES = 0.7  # of the time for certain bounds, where groups may be compared afterwards
+SHARE_OF_DRAWS = 0.4  # of the time limit, for draws where certain bounds are not known by then
+LEAST_DRAWING = 0.02  # seconds for a group: with less, there is no interval
+CONFIDENCE = 0.999999  # that all intervals hold together
 OPTIONS = {"box": {"finish_limit": 4000}}  # single groups are counted a little faster so (benchmarks/rates.py)
 RECORDED = {"finish_limit": 30_000}  # with a certificate: fewer boxes, which the checker is through with sooner
 ENOUGH = (Status.INTERRUPTED, Status.REQUIREMENT)  # after one of these nothing more is asked
@@ -194,8 +200,11 @@ class RateSearch:
         self.statuses: list[Status] = []
         self.ambiguous: list[float | None] = []
         self.trace: list[Moment] = []
+        self.likely: Known | None = None
+        """What follows with draws, where certain bounds are not known in time: it holds with CONFIDENCE."""
         self._nodes = 0
         self._products = pieces_of(self.grid)
+        self._turns = self.budget
 
     @property
     def status(self) -> Status:
@@ -214,8 +223,9 @@ class RateSearch:
         mixed = len(self._products) > 1
         # The same holds if rules forbid some of them and not others.
         compares = 1 < len(self.groups) <= PAIRED and self.certificate is None and not mixed and not self.grid.forbidden
-        share = SHARE_OF_RATES if compares else 1.0
-        self.budget.questions = len(self.groups)
+        search = self._part(1 - SHARE_OF_DRAWS)
+        self._turns = self._part((1 - SHARE_OF_DRAWS) * (SHARE_OF_RATES if compares else 1.0))
+        self._turns.questions = len(self.groups)
         if self.certificate is not None and mixed:
             raise CertificateError("certificate: there are none of rates over a mixture of products; leave it out")
         if self.certificate is not None:
@@ -223,19 +233,48 @@ class RateSearch:
             emptied(self.certificate)
         try:
             for i in range(len(self.groups)):
-                self._count(i, share)
+                self._count(i)
             if compares and self.status is Status.TIME:
-                self.budget.questions = 2 * (len(self.groups) - 1)
+                self._turns = search
+                self._turns.questions = 2 * (len(self.groups) - 1)
                 for i in range(1, len(self.groups)):
                     self._compare(i)
+            if self.status in (Status.TIME, Status.MEMORY, Status.NODES) and self.budget.seconds is not None:
+                self._draw()
         except KeyboardInterrupt:  # between two runs: an engine ends by itself
             self.statuses.append(Status.INTERRUPTED)
 
-    def _count(self, i: int, share: float) -> None:
+    def _draw(self) -> None:
+        """Random x of every group whose rate is open, each decided exactly."""
+        open_ = [i for i, ends in enumerate(self.known.rates) if ends.low < ends.high]
+        likely = copy.deepcopy(self.known)
+        self.budget.questions = len(open_)
+        options = SampleOptions(confidence=1 - (1 - CONFIDENCE) / len(open_)) if open_ else SampleOptions()
+        for i in open_:
+            seconds = self.budget.next_share()
+            if seconds is None or seconds < LEAST_DRAWING:
+                break  # the others keep their certain bounds
+            limits = replace(self.limits, time_limit=seconds, node_limit=None)
+            pieces = self._group(self.groups[i])
+            strata = [Stratum(weight, grid, WholeSpace(), ()) for weight, grid in pieces]
+            ends = self.known.rates[i]
+            certain = Decided(1 - ends.high, ends.low)
+            found = sample(
+                pieces[0].grid, strata, Decided(), limits, Watch(limits), options, certain=certain
+            ).statistical
+            assert found is not None
+            likely.rate(i, Ends(1 - Fraction(found.upper), 1 - Fraction(found.lower)))
+            self.likely = likely
+
+    def _part(self, share: float) -> TimeBudget:
+        """A part of the time, from now on."""
+        return TimeBudget(None if self.budget.seconds is None else share * max(self.budget.left, 0.0))
+
+    def _count(self, i: int) -> None:
         """The rate of a group, with its part of the certificate."""
         if self.certificate is None:
             pieces = self._group(self.groups[i])
-            self.ambiguous.append(self._run(pieces, partial(self.known.rate, i), share).rounding_ambiguous)
+            self.ambiguous.append(self._run(pieces, partial(self.known.rate, i)).rounding_ambiguous)
             return
         group = self.groups[i].combination
         grid = class_1_grid(self.grid, group)
@@ -243,7 +282,7 @@ class RateSearch:
         writer = CertificateWriter(self.certificate, grid, [side(self.grid, a, 1 << cell) for a, cell in cells])
         try:
             pieces = [Piece(ONE, grid)]
-            outcome = self._run(pieces, partial(self.known.rate, i), share, Companions(recorder=writer))
+            outcome = self._run(pieces, partial(self.known.rate, i), Companions(recorder=writer))
             writer.finish(outcome.decided)
         finally:
             writer.close()
@@ -274,13 +313,12 @@ class RateSearch:
         self,
         pieces: Sequence[Piece],
         learn: Callable[[Ends], None],
-        share: float = 1.0,
         companions: Companions = ALONE,
     ) -> Outcome:
         """One run: its counterexamples are counted, all inputs are confident. What is proved is used as it is proved."""
         for piece in pieces:
             refuse(self.engine, piece.grid, companions)
-        seconds = self.budget.next_share()
+        seconds = self._turns.next_share()
         if self.statuses and self.statuses[-1] in ENOUGH:
             self.statuses.append(self.statuses[-1])
             return Outcome(Decided(), self.statuses[-1])
@@ -294,7 +332,7 @@ class RateSearch:
             learn(Ends(Fraction(proved.unfair) / allowed, 1 - Fraction(proved.fair) / allowed))
             return self._moment(float(1 - decided.undecided), nodes, open_boxes)
 
-        limits = replace(self.limits, time_limit=None if seconds is None else seconds * share)
+        limits = replace(self.limits, time_limit=seconds)
         engine = make_engine(self.engine, OPTIONS.get(self.engine) if companions.recorder is None else RECORDED)
         outcome = run_pieces(engine, pieces, limits, _GroupWatch(limits, hear), [companions] * len(pieces)).whole
         self._nodes += outcome.details.get("nodes", 0)

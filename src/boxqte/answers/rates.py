@@ -17,7 +17,8 @@ import numpy as np
 
 from boxqte.answers.empirical import clopper_pearson
 from boxqte.answers.quantify import limits_of, summary
-from boxqte.answers.rate_search import Moment, RateSearch, SearchedGroup, judged
+from boxqte.answers.rate_search import CONFIDENCE, Moment, RateSearch, SearchedGroup, judged
+from boxqte.answers.remarks import sentences
 from boxqte.answers.result import THE_SPACE, Bounds, ModelSummary, world_of
 from boxqte.answers.verdict import Verdict
 from boxqte.basics.budget import TimeBudget
@@ -29,7 +30,7 @@ from boxqte.engines.refusals import two_classes
 from boxqte.errors import CertificateError, PropertyError, SpaceError
 from boxqte.exact import Number, down, fraction, plain, up
 from boxqte.models.decision import Threshold, decision_text
-from boxqte.models.importers import load_model
+from boxqte.models.importers import ImportedModel, load_model
 from boxqte.questions.axes import Axis
 from boxqte.questions.building import build_any_grid
 from boxqte.questions.combined import Combination, combinations, forbidden_in
@@ -72,10 +73,26 @@ class Group:
     ratio: Bounds | None
     """The group's rate by the largest rate of all groups; None while that may be 0."""
     data: RowRate | None = None
+    statistical: Bounds | None = None
+    """Inside the bounds on the rate, an interval from random inputs (see `Intervals`)."""
 
     @property
     def name(self) -> str:
         return ", ".join(self.values)
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Where time ended before the rates were known: intervals from random inputs, each decided exactly. Those of all groups,
+    and what follows from them, hold together with the confidence; no proof."""
+
+    confidence: float
+    difference: Bounds
+    ratio: Bounds | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The intervals as a JSON object."""
+        return {"confidence": self.confidence, "difference": _ends(self.difference), "ratio": _ends(self.ratio)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +132,9 @@ class GroupRates:
     require_ratio: Fraction | None = None
     world: str = THE_SPACE
     """Which inputs count, and for how much."""
+    remarks: tuple[str, ...] = ()
+    """What the rates do not say: that no tree tests the attribute, for one."""
+    statistical: Intervals | None = None
 
     @property
     def converged(self) -> bool:
@@ -139,7 +159,12 @@ class GroupRates:
     @property
     def ordered(self) -> tuple[Group, ...]:
         """The groups, those of the lowest rates first."""
-        return tuple(sorted(self.groups, key=lambda group: (group.rate.lower, group.rate.upper)))
+
+        def ends(group: Group) -> tuple[float, float]:
+            known = group.statistical or group.rate
+            return known.lower, known.upper
+
+        return tuple(sorted(self.groups, key=ends))
 
     def to_frame(self) -> pd.DataFrame:
         """One row a group: its values, `mass`, bounds on the rate and on its ratio to the best one, and what the rows say."""
@@ -150,6 +175,10 @@ class GroupRates:
             row: dict[str, Any] = dict(zip(self.sensitive, group.values))
             ratio = group.ratio
             row |= {"mass": group.mass, "lower": group.rate.lower, "upper": group.rate.upper}
+            drawn = group.statistical
+            row |= {"statistical_lower": None if drawn is None else drawn.lower}
+            row |= {"statistical_upper": None if drawn is None else drawn.upper}
+            row |= {"confidence": None if drawn is None or self.statistical is None else self.statistical.confidence}
             row |= {"ratio_lower": None if ratio is None else ratio.lower}
             row |= {"ratio_upper": None if ratio is None else ratio.upper}
             if group.data is not None:
@@ -159,18 +188,17 @@ class GroupRates:
 
     def to_json(self) -> dict[str, Any]:
         """The result as a JSON object."""
-
-        def ends(bounds: Bounds | None) -> list[float] | None:
-            return None if bounds is None else [bounds.lower, bounds.upper]
-
+        ends = _ends
         return {
             "sensitive": list(self.sensitive),
             "status": str(self.status),
             "guarantee": GUARANTEE,
             "world": self.world,
+            "remarks": list(self.remarks),
             "decision": self.decision,
             "difference": ends(self.difference),
             "ratio": ends(self.ratio),
+            "statistical": None if self.statistical is None else self.statistical.to_json(),
             "require_ratio": None if self.require_ratio is None else plain(self.require_ratio),
             "verdict": None if self.verdict is None else str(self.verdict),
             "groups": [
@@ -178,6 +206,7 @@ class GroupRates:
                     "values": list(group.values),
                     "mass": group.mass,
                     "rate": ends(group.rate),
+                    "statistical": ends(group.statistical),
                     "ratio": ends(group.ratio),
                     "data": None if group.data is None else vars(group.data),
                 }
@@ -269,11 +298,18 @@ def group_rates(
     search.run()
     at = {same: i for i, same in enumerate(distinct)}
     of = [at[group.same] for group in groups]
-    known, best = search.known, search.known.ratios_to_best()
+    known, best, likely = search.known, search.known.ratios_to_best(), search.likely
     return GroupRates(
         sensitive=prop.sensitive,
         groups=tuple(
-            Group(group.values, down(group.mass), known.rates[i].bounds(), best[i], None if rows is None else rows[g])
+            Group(
+                group.values,
+                down(group.mass),
+                known.rates[i].bounds(),
+                best[i],
+                None if rows is None else rows[g],
+                None if likely is None else likely.rates[i].bounds(),
+            )
             for g, (group, i) in enumerate(zip(groups, of))
         ),
         difference=known.largest_difference(),
@@ -290,7 +326,43 @@ def group_rates(
         rows_outside=outside,
         require_ratio=level,
         world=world_of(space),
+        remarks=sentences(grid, rates=True),
+        statistical=None
+        if likely is None
+        else Intervals(CONFIDENCE, likely.largest_difference(), likely.least_ratio()),
     )
+
+
+@dataclass(frozen=True)
+class RowRates:
+    """The rate of class 1 in every group, in the rows of a table alone."""
+
+    sensitive: tuple[str, ...]
+    groups: tuple[tuple[str, RowRate], ...]
+    outside: int
+    """Rows with a value outside the space, which are in no group."""
+    confidence: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The rates as a JSON object."""
+        return {
+            "sensitive": list(self.sensitive),
+            "groups": [{"name": name, **vars(rate)} for name, rate in self.groups],
+            "outside": self.outside,
+            "confidence": self.confidence,
+        }
+
+
+def row_rates(
+    imported: ImportedModel, space: Space, sensitive: Iterable[str], data: Any, *, confidence: float = 0.95
+) -> RowRates:
+    """How many rows of each group get class 1, each decided exactly, with an interval for the people behind them."""
+    prop = Fairness(sensitive)
+    grid = two_classes(build_any_grid(imported.ensemble, space, prop), "rates")
+    groups = _groups(grid)
+    found, outside = _row_rates(grid, data, groups, confidence)
+    own = tuple((", ".join(group.values), rate) for group, rate in zip(groups, found) if rate.rows)
+    return RowRates(prop.sensitive, own, outside, confidence)
 
 
 # --- which groups there are -------------------------------------------------------------------------------------------
@@ -312,6 +384,10 @@ class _Values:
     def same(self) -> tuple[Any, ...]:
         """What decides the group's rate."""
         return self.combination.cells, self.shares
+
+
+def _ends(bounds: Bounds | None) -> list[float] | None:
+    return None if bounds is None else [bounds.lower, bounds.upper]
 
 
 def _groups(grid: Grid) -> list[_Values]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NamedTuple
@@ -146,6 +146,12 @@ class RegionStore:
             self._parts = [joined(self._parts)]
         return self._parts[0]
 
+    def sort(self) -> None:
+        """Put the boxes in an order that does not depend on which thread has found them when."""
+        boxes = self.boxes
+        if len(boxes):
+            self._parts = [boxes.take(np.lexsort(boxes.cells.reshape(len(boxes), -1).T))]
+
     @property
     def mass(self) -> float:
         """The mass of all counterexamples seen."""
@@ -236,14 +242,25 @@ def _is_whole(attribute: Attribute, part: Part) -> bool:
     return replace(part, lacks=frozenset()) == everything and not part.lacks & {attribute.low, attribute.high}
 
 
-def cells_text(attribute: Attribute, cells: Sequence[Cell], chosen: Sequence[int], part: Part | None = None) -> str:
+def quoted(name: str) -> str:
+    """An attribute's name as conditions have it."""
+    return name if name.isidentifier() else f"`{name}`"
+
+
+def cells_text(
+    attribute: Attribute,
+    cells: Sequence[Cell],
+    chosen: Sequence[int],
+    part: Part | None = None,
+    shown: Callable[[Fraction], str] = shown_number,
+) -> str:
     """Some of an attribute's cells, inside a part of its domain, as a condition on it."""
-    name = attribute.name if attribute.name.isidentifier() else f"`{attribute.name}`"
+    name = quoted(attribute.name)
     terms = []
     values = sorted(v for c in chosen for v in cells[c].values if part is None or v in part.values)
     if values:
-        shown = [repr(attribute.values[v]) for v in values]
-        terms.append(f"{name} == {shown[0]}" if len(shown) == 1 else f"{name} in [{', '.join(shown)}]")
+        texts = [repr(attribute.values[v]) for v in values]
+        terms.append(f"{name} == {texts[0]}" if len(texts) == 1 else f"{name} in [{', '.join(texts)}]")
     intervals = _intervals(cells, chosen)
     if part is not None:
         inside = _intervals_of(attribute, part)
@@ -251,7 +268,7 @@ def cells_text(attribute: Attribute, cells: Sequence[Cell], chosen: Sequence[int
         intervals = [i for i in met if i.low < i.high] or [
             i for i in met if i.low == i.high and not i.low_open and not i.high_open
         ]
-    terms += [_interval_text(name, attribute, interval) for interval in intervals]
+    terms += [_interval_text(name, attribute, interval, shown) for interval in intervals]
     if any(cells[c].missing for c in chosen) and (part is None or part.missing):
         terms.append(f"{name} == {MISSING}")
     return terms[0] if len(terms) == 1 else f"({' or '.join(terms)})"
@@ -289,12 +306,12 @@ def _common(one: _Interval, two: _Interval) -> _Interval:
     return _Interval(low, low_open, high, not high_closed)
 
 
-def _interval_text(name: str, attribute: Attribute, interval: _Interval) -> str:
+def _interval_text(name: str, attribute: Attribute, interval: _Interval, shown: Callable[[Fraction], str]) -> str:
     low, high = interval.low, interval.high
     if attribute.kind == "integer" and low == high:
         return f"{name} == {int(low)}"
     lowest, highest = low == attribute.low and not interval.low_open, high == attribute.high and not interval.high_open
-    texts = shown_number(low), shown_number(high)
+    texts = shown(low), shown(high)
     if highest and not lowest:
         return f"{name} {'>' if interval.low_open else '>='} {texts[0]}"
     upper = f"{name} {'<' if interval.high_open else '<='} {texts[1]}"

@@ -8,7 +8,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from boxqte.answers.asked import Asked
 from boxqte.engines.protocol import Decided, Statistical, Status
@@ -18,6 +19,9 @@ from boxqte.models.decision import DecisionRule
 from boxqte.questions.grid import AnyGrid
 from boxqte.questions.properties import Property
 from boxqte.space.space import Space
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 THE_SPACE = "the space"
 VALUE_ERROR = Fraction(1, 10**6)  # bounds further apart than this are no value, whatever the engine says
@@ -132,6 +136,8 @@ class Result:
     details: dict[str, Any] = field(default_factory=dict)
     statistical: Statistical | None = None
     remarks: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
+    """The remarks in a few words each, as they stand beside the number."""
     world: str = THE_SPACE
     """Which inputs count, and for how much."""
     all_confident: bool = False
@@ -271,12 +277,17 @@ class Result:
                 "input_rounding": self.input_rounding,
             },
             "rules": None if self.ruled is None else self.ruled.to_json(),
+            "decided": {
+                **{kind: str(Fraction(getattr(self.decided, kind))) for kind in ("fair", "unfair", "low")},
+                "all_confident": self.all_confident,
+            },
             "count": self.count,
             "cells": None if self.counted is None else {"all": self.cells, "counterexample": list(self.counted)},
             "status": str(self.status),
             "guarantee": self.guarantee(),
             "world": self.world,
             "remarks": list(self.remarks),
+            "caveats": list(self.caveats),
             "semantics": self.semantics(),
             "engine": self.engine,
             "seconds": self.seconds,
@@ -285,6 +296,7 @@ class Result:
                 "library": self.model.library,
                 "trees": self.model.trees,
                 "trees_in_file": self.model.trees_in_file or self.model.trees,
+                "trees_because": self.model.trees_because,
                 "leaves": self.model.leaves,
                 "features": self.model.features,
                 "fingerprint": self.model.fingerprint,
@@ -296,7 +308,31 @@ class Result:
             "trace": [list(point) for point in self.trace],
         }
 
-    def save(self, path: str) -> None:
+    def to_row(self) -> dict[str, Any]:
+        """The answer as a row of a table. `lower`, `upper` and `value` are certain; `statistical_...` hold with the
+        `confidence`."""
+        drawn = self.statistical
+        return {
+            "property": str(self.property),
+            "lower": self.lower,
+            "upper": self.upper,
+            "value": self.value,
+            "statistical_lower": None if drawn is None else drawn.lower,
+            "statistical_upper": None if drawn is None else drawn.upper,
+            "confidence": None if drawn is None else drawn.confidence,
+            "status": str(self.status),
+            "seconds": self.seconds,
+            "remarks": " ".join(self.remarks),
+            "caveats": "; ".join(self.caveats),
+        }
+
+    def to_frame(self) -> pd.DataFrame:
+        """The answer as a table of one row, with the columns of `Audit.to_frame`."""
+        import pandas as pd
+
+        return pd.DataFrame([self.to_row()])
+
+    def save(self, path: str | Path) -> None:
         """Write the JSON form."""
         with open(path, "w", encoding="utf-8") as file:
             json.dump(self.to_json(), file, indent=1)
@@ -321,5 +357,7 @@ def world_of(space: Space) -> str:
 def asked_of(result: Result) -> Asked:
     """The question behind a result; an error for a result that has none."""
     if result.asked is None:
-        raise EngineError("this result does not know its model any more; call quantify again")
+        raise EngineError(
+            "this result has the numbers alone (read from a file?), not the model; for more, call quantify again"
+        )
     return result.asked

@@ -61,6 +61,10 @@ class Rows:
     replayed: bool
     decision: str = ""
 
+    def to_frame(self) -> pd.DataFrame:
+        """The verdict on every row, as `table`."""
+        return self.table
+
     @property
     def counts(self) -> dict[str, int]:
         """How many rows have each verdict."""

@@ -123,8 +123,56 @@ def sample(
     return Sample(values.frame(x), values.frame(other), complete, share, agreed is not None, denied)
 
 
+def drawn_columns(asked: Asked, n: int, rng: np.random.Generator) -> tuple[Columns, Columns]:
+    """n counterexamples with a partner each, as columns of values; of a mixture, by their mass in it."""
+    return _drawn_from(_sources(asked), n, rng, 1)
+
+
+def drawn_points(asked: Asked, n: int, rng: np.random.Generator, workers: int) -> Int32Array:
+    """n counterexamples as the refined cells of x (points x axes of the grid); none where none was found.
+
+    The same seed gives the same ones in every run of a search that ends.
+    """
+    sources = _found_in(asked)
+    if not sources:
+        return np.zeros((0, len(asked.grid.axes)), np.int32)
+    for _, own in sources:
+        own.regions().sort()
+    masses = np.array([float(weight) * max(own.regions().mass, TINY) for weight, own in sources])
+    counts = rng.multinomial(n, masses / masses.sum()).tolist()
+    return np.concatenate(
+        [drawn_cells(own, own.regions(), count, rng, workers)[0] for (_, own), count in zip(sources, counts) if count]
+    )
+
+
+def drawn_pairs(asked: Asked, n: int, rng: np.random.Generator) -> tuple[Columns, Columns] | None:
+    """n pairs as columns of values, from the regions that are known; None where there are none."""
+    own = [asked_of(result) for _, result in asked.pieces] or [asked]
+    if any(one.store is None and "store" not in one.answers for one in own):
+        return None
+    sources = _found_in(asked)
+    return _drawn_from(sources, n, rng, 1) if sources else None
+
+
+def sampled_columns(
+    result: Result, n: int, rng: np.random.Generator, workers: int
+) -> tuple[GridValues, Columns, Columns]:
+    """n counterexamples with a witness each as columns of values, and what writes them as rows or tables."""
+    sources = _sources(asked_of(result))
+    return sources[0][1].answers["values"], *_drawn_from(sources, n, rng, workers)
+
+
 def _sources(asked: Asked) -> list[tuple[Fraction, Asked]]:
-    """The products to draw from, with their weights: those in which counterexamples were found."""
+    """The products to draw from, with their weights; an error if no counterexample was found."""
+    found = _found_in(asked)
+    if not found:
+        first = asked_of(asked.pieces[0][1]) if asked.pieces else asked
+        raise EngineError(f"sample: no counterexample was found{_why_none(first, first.regions())}")
+    return found
+
+
+def _found_in(asked: Asked) -> list[tuple[Fraction, Asked]]:
+    """The products in which counterexamples were found, with their weights."""
     every = [(weight, asked_of(own)) for weight, own in asked.pieces] or [(Fraction(1), asked)]
     found = []
     for weight, own in every:
@@ -132,9 +180,6 @@ def _sources(asked: Asked) -> list[tuple[Fraction, Asked]]:
         if store.problem is not None and (len(store.boxes) or _one_by_one(own, store)):
             _once(own, "values", partial(GridValues, own.grid))
             found.append((weight, own))
-    if not found:
-        first = every[0][1]
-        raise EngineError(f"sample: no counterexample was found{_why_none(first, first.regions())}")
     return found
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boxqte.answers.quantify import limits_of, summary
+from boxqte.answers.remarks import sentences
 from boxqte.answers.result import THE_SPACE, Bounds, ModelSummary, world_of
 from boxqte.basics.budget import TimeBudget
 from boxqte.engines import make_engine
@@ -90,6 +91,8 @@ class ScoreChanges:
     input_rounding: float
     world: str = THE_SPACE
     """Which inputs count, and for how much."""
+    remarks: tuple[str, ...] = ()
+    """What the shares do not say: that no tree tests the attribute, for one."""
 
     @property
     def converged(self) -> bool:
@@ -119,6 +122,7 @@ class ScoreChanges:
             "status": str(self.status),
             "guarantee": "certain bounds, rounded outward",
             "world": self.world,
+            "remarks": list(self.remarks),
             "decision": self.decision,
             "bins": [
                 {
@@ -243,6 +247,7 @@ class _Search:
             refuse(engine, piece.grid, ALONE)
         self.largest = _largest_change(grid, question.scale)
         self.input_rounding = grid.input_rounding
+        self.remarks = sentences(grid)
         self.known: dict[Fraction, Bounds] = {self.largest: Bounds(0.0, 0.0)}
         self.status = Status.CONVERGED
         self.ambiguous = Fraction(0)
@@ -278,6 +283,7 @@ class _Search:
             rounding_ambiguous=up(min(self.ambiguous, Fraction(1))),
             input_rounding=up(self.input_rounding),
             world=world_of(self.space),
+            remarks=self.remarks,
         )
 
     def ask(self, level: Fraction) -> bool:

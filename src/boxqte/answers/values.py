@@ -200,7 +200,7 @@ class GridValues:
     def __init__(self, grid: AnyGrid):
         self.grid = grid
         ensemble = grid.ensemble
-        self.owner = match_columns(ensemble, grid.space)
+        self.owner = match_columns(ensemble, grid.space, grid.property.sensitive)
         casts = np.isin(ensemble.test, (Test.LESS_F32, Test.AT_MOST_F32))
         narrow = {self.owner[f][0] for f in np.unique(ensemble.feature[casts]).tolist()}
         self.axes = [

@@ -24,6 +24,7 @@ from boxqte.answers.asked import Asked
 from boxqte.answers.existence import CANDIDATES, FINISH_LIMIT, Finder, UntilFound, counterexample_cells
 from boxqte.answers.far_apart import as_roots, possible_boxes
 from boxqte.answers.regions import Boxes, RegionStore
+from boxqte.answers.remarks import sentences
 from boxqte.answers.replay import replayed, scores
 from boxqte.answers.rows import changes
 from boxqte.answers.samples import drawn_cells, masks_of_rules, witness_values
@@ -33,11 +34,12 @@ from boxqte.basics.checks import random_numbers, seconds, worker_count
 from boxqte.engines.box.engine import Box
 from boxqte.engines.box.options import BoxOptions
 from boxqte.engines.box.problem import Problem
-from boxqte.engines.kinds import UNFAIR
+from boxqte.engines.kinds import LOW, UNFAIR
 from boxqte.engines.point import PointDecider
 from boxqte.engines.protocol import Companions, Limits, Status, Watch
 from boxqte.engines.refusals import two_classes
 from boxqte.errors import EngineError
+from boxqte.exact import plain
 from boxqte.models.decision import Threshold, decision_text
 from boxqte.models.importers import ImportedModel, load_model
 from boxqte.questions.building import build_any_grid
@@ -98,6 +100,8 @@ class Verification:
     row: Any = None
     why: str = ""
     decision: str = ""
+    remarks: tuple[str, ...] = ()
+    """What the verdict does not say: that no tree tests a sensitive attribute, for one."""
 
     def to_json(self) -> dict[str, Any]:
         """The answer as a JSON object."""
@@ -118,7 +122,15 @@ class Verification:
             "row": _plain(self.row),
             "decision": self.decision,
             "why": self.why,
+            "remarks": list(self.remarks),
         }
+
+    def to_frame(self) -> pd.DataFrame:
+        """The verdict as a table of one row, without the pair itself (`x`, `witness`)."""
+        import pandas as pd
+
+        row = {name: value for name, value in self.to_json().items() if name not in ("x", "witness", "scores")}
+        return pd.DataFrame([row | {"remarks": " ".join(self.remarks)}])
 
     def __repr__(self) -> str:
         said = self.changes or self.why
@@ -192,6 +204,9 @@ class _Search:
     started: float
     time_limit: float
     rng: np.random.Generator
+    tried: int = 0
+    confident: int = 0
+    """How many of the inputs that were tried are (or may be) confident."""
 
     @property
     def left(self) -> float:
@@ -229,6 +244,8 @@ class _Search:
 
     def _counterexamples(self, cells: npt.NDArray[np.int64]) -> Points | None:
         verdicts = self.decider.decide(cells, budget=STEPS, workers=self.workers)
+        self.tried += len(cells)
+        self.confident += int(np.count_nonzero(verdicts.verdict != LOW))
         at = np.flatnonzero(verdicts.verdict == UNFAIR)
         return (cells[at], verdicts.witness[at]) if len(at) else None
 
@@ -474,7 +491,13 @@ class _Search:
 
     def _answer(self, verdict: Verdict, how: str, **rest: Any) -> Verification:
         rule = decision_text(self.model.ensemble.decision)
-        return Verification(verdict, time.perf_counter() - self.started, how, decision=rule, **rest)
+        said = sentences(self.grid)
+        if verdict is Verdict.HOLDS and self.tried and not self.confident:
+            kappa = plain(self.grid.property.kappa)
+            said += (
+                f"None of {self.tried:,} inputs that were tried is confident at kappa {kappa}: others do not count.",
+            )
+        return Verification(verdict, time.perf_counter() - self.started, how, decision=rule, remarks=said, **rest)
 
 
 def _plain(value: Any) -> Any:

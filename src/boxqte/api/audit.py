@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
+from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -13,19 +14,30 @@ from boxqte.api.gate import GateReport, Policy
 from boxqte.api.quantify import Quantification
 from boxqte.auditing import audit as questions
 from boxqte.auditing import policy as policies
-from boxqte.auditing.audit import TIME_LIMIT, answered, declared_questions, questions_of, requirements_of, space_of
+from boxqte.auditing.audit import (
+    TIME_LIMIT,
+    Signed,
+    answered,
+    declared_questions,
+    questions_of,
+    requirements_of,
+    space_of,
+)
+from boxqte.auditing.description import describe
 from boxqte.auditing.gathering import gather_all
+from boxqte.auditing.worlds import rates_of_rows, read_worlds, worlds_of
 from boxqte.basics.budget import TimeBudget
-from boxqte.basics.checks import as_names, by_name, function, seconds
+from boxqte.basics.checks import as_names, by_name, function, seconds, text
 from boxqte.engines import DEFAULT_ENGINE
 from boxqte.engines.protocol import Progress
-from boxqte.errors import PropertyError, SpaceError
+from boxqte.errors import EngineError, PolicyError, PropertyError, ReportError, SpaceError
 from boxqte.exact import Number
 from boxqte.models.decision import Threshold
 from boxqte.models.importers import load_model
 from boxqte.questions.properties import Direction, Scale, TieRule
 from boxqte.report.text import audit_answers, audit_text
 from boxqte.space.space import Space
+from boxqte.space.tables import read_table
 
 
 class Audit(questions.Audit):
@@ -53,7 +65,13 @@ class Audit(questions.Audit):
         known = {f.name: getattr(audit, f.name) for f in fields(audit)}
         return cls(**known | {"questions": questions, "gate": gate})
 
-    def to_html(self, *, time_limit: float | None = None, progress: Callable[[str], None] | None = None) -> str:
+    def to_html(
+        self,
+        *,
+        time_limit: float | None = None,
+        progress: Callable[[str], None] | None = None,
+        explorer: bool = False,
+    ) -> str:
         """The report: one self-contained page.
 
         Parameters
@@ -63,15 +81,39 @@ class Audit(questions.Audit):
             keep some (`report=True`); else a minute, or as long as the questions took.
         progress
             Called with a few words whenever something else is begun.
+        explorer
+            Also a part that needs scripts: the reader chooses an input and sees what the model makes of it (two classes).
         """
+        from boxqte.report.explorer import explorer_part
         from boxqte.report.html import audit_page
 
         findings = gather_all(self, seconds=self.report_seconds if time_limit is None else time_limit, say=progress)
-        return audit_page(self, findings)
+        return audit_page(self, findings, explorer_part(self.results) if explorer else None)
 
-    def save_html(self, path: str | Path, *, time_limit: float | None = None) -> None:
+    def save_html(self, path: str | Path, *, time_limit: float | None = None, explorer: bool = False) -> None:
         """Write the report."""
-        Path(path).write_text(self.to_html(time_limit=time_limit), encoding="utf-8")
+        Path(path).write_text(self.to_html(time_limit=time_limit, explorer=explorer), encoding="utf-8")
+
+    def to_model_card(self, *, heading: str = "## Fairness and robustness") -> str:
+        """A section of a model card in Markdown, as Hugging Face and skops have them.
+
+        Parameters
+        ----------
+        heading
+            The section's first line; empty leaves it out, for cards that make their own
+            (`skops.card.Card.add(Fairness=audit.to_model_card(heading=""))`).
+
+        Examples
+        --------
+        >>> from boxqte import audit
+        >>> from boxqte.examples import loan_ensemble, loan_space
+        >>> card = audit(loan_ensemble(), space=loan_space(), sensitive="race", robustness=0).to_model_card()
+        >>> card.splitlines()[0]
+        '## Fairness and robustness'
+        """
+        from boxqte.report.markdown import model_card
+
+        return model_card(self, text(heading, "heading", ReportError, "a line of Markdown"))
 
     def _repr_html_(self) -> str:
         from boxqte.report.notebook import audit_html
@@ -94,6 +136,8 @@ def audit(
     space: Space | Mapping[str, Any] | str | Path | None = None,
     rules: str | Iterable[str] = (),
     label: str | None = None,
+    worlds: str | Iterable[str] | None = None,
+    components: int | Literal["auto"] = "auto",
     epsilon: Number | Mapping[str, Number] = 0,
     kappa: Number = Fraction(1, 2),
     tie: TieRule = "library",
@@ -116,6 +160,9 @@ def audit(
     progress: Callable[[str, float | None, Progress], None] | None = None,
     allow_pickle: bool = False,
     threshold: Threshold | None = None,
+    author: str = "",
+    reviewer: str = "",
+    purpose: str = "",
     command: str = "",
 ) -> Audit:
     """Ask about each sensitive attribute alone, all of them together, and robustness.
@@ -127,13 +174,19 @@ def audit(
     model
         A fitted model or pipeline, the path of a model file, or a TreeEnsemble.
     data
-        The training table (pandas, polars, ...), or the path of a CSV or Parquet file, to infer the space from.
+        The training table (pandas, polars, ...), or the path of a CSV or Parquet file, to infer the space from; and its rows,
+        and the population behind them, are asked about as well (`worlds`).
     sensitive
         The sensitive attribute or attributes.
     space
-        The space, instead of `data`.
+        The space, where it is not to be inferred; `data` may be given, too.
     rules
         What every input must keep, beside the rules of the space and of the policy (`Space.with_rules`).
+    worlds
+        Which worlds are asked about where there is data, beside the space: some of "population" (a mixture of products
+        that is fitted to the data) and "rows" (the rows themselves). None is all of them.
+    components
+        How many products the population is a mixture of; "auto" chooses by held-out likelihood, 1 has no correlations.
     label
         The target column of the data.
     epsilon, kappa, tie
@@ -165,6 +218,8 @@ def audit(
         Further arguments of `Space.infer`, such as `{"categorical": ["race"]}`.
     progress
         Called with the question's name, its time limit and a Progress now and then.
+    author, reviewer, purpose
+        Who made the audit, who reviews it, and what for: the report and the JSON state them with the date.
     command
         The command line, for the report.
 
@@ -184,14 +239,20 @@ def audit(
     race, age 0.40000
     """
     clock = TimeBudget(seconds(time_limit))
+    for name, said in (("author", author), ("reviewer", reviewer), ("purpose", purpose)):
+        text(said, name, EngineError, "some words")
     read = None if policy is None else policy if isinstance(policy, policies.Policy) else Policy.load(policy)
+    if read is not None and read.population is not None:
+        raise PolicyError(f"{read.source or 'policy'}: population: an audit judges requirements over its own space; check this "
+                          "policy by itself (boxqte gate)")  # fmt: skip
     if threshold is None and read is not None:
         threshold = read.threshold
     imported = load_model(model, allow_pickle=allow_pickle, threshold=threshold)
     names = as_names(sensitive, "sensitive", PropertyError)
     function(progress, "progress")
     limits = limits_of(workers=workers, n_jobs=n_jobs, memory_limit=memory_limit)
-    bound, inference = space_of(space, data, label, names, imported, by_name(infer, "infer", SpaceError))
+    frame = read_table(data) if isinstance(data, (str, Path)) else data
+    bound, inference = space_of(space, frame, label, names, imported, by_name(infer, "infer", SpaceError))
     bound = policies.ruled(bound, rules, () if read is None else read.rules)
     if inference is not None:
         notes_on_rules = tuple(f"rule: {rule}" for rule in bound.rules)
@@ -202,6 +263,7 @@ def audit(
     declared, notes = declared_questions(imported, bound)
     known = {prop for _, prop in asked}
     asked += [(name, prop) for name, prop in declared if prop not in known]
+    others = worlds_of(read_worlds(worlds), frame, bound, imported, components, clock)
     found = answered(
         imported,
         bound,
@@ -213,5 +275,25 @@ def audit(
         limits=limits,
         progress=progress,
         policy="" if read is None else read.source,
+        worlds=others,
     )
-    return Audit.of(replace(found, inference=inference, command=command, notes=tuple(notes)))
+    described = None
+    if frame is not None:
+        source = str(data) if isinstance(data, (str, Path)) else ""
+        described = describe(imported, bound, frame, names[0], label or bound.label, source)
+    signed = Signed(author, reviewer, purpose, _now())
+    return Audit.of(
+        replace(
+            found,
+            inference=inference,
+            command=command,
+            notes=(*notes, *found.notes),
+            description=described,
+            row_rates=rates_of_rows(imported, bound, names, others.data),
+            signed=signed,
+        )
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).astimezone().isoformat(timespec="seconds")

@@ -69,6 +69,8 @@ class Policy(policy.Policy):
         Rules beside those of the space (`Space.with_rules`).
     threshold
         The decision rule of the model, in place of its own (`load_model`); `decision_threshold` in a file.
+    population, components
+        The path of a table whose masses count, and of how many products they are a mixture (`boxqte.population`).
 
     Examples
     --------
@@ -113,6 +115,7 @@ class Policy(policy.Policy):
         rule = self.threshold if threshold is None else threshold
         imported = load_model(model, allow_pickle=allow_pickle, threshold=rule)
         asked = engine or self.engine or DEFAULT_ENGINE
+        bound = self.world(bound, imported)
         return GateReport.of(judged(self, imported, bound, clock, engine=asked, limits=limits, progress=progress))
 
     def _subject(self, given: Any, own: str | None, what: str) -> Any:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from boxqte.answers import followups, samples
+from boxqte.answers import followups, hotspots, samples
 from boxqte.answers.checkpoint import EVERY, checked_every
+from boxqte.answers.hotspots import Sought
 from boxqte.answers.quantify import limits_of, measure
 from boxqte.answers.result import Result
+from boxqte.answers.stored import read_result
 from boxqte.basics.checks import file_path, function, random_numbers, seconds, whole, worker_count
 from boxqte.engines import DEFAULT_ENGINE
 from boxqte.engines.protocol import Progress
-from boxqte.errors import CertificateError, CheckpointError
-from boxqte.exact import Number
+from boxqte.errors import CertificateError, CheckpointError, EngineError, ReportError
+from boxqte.exact import Number, fraction, plain
 from boxqte.models.decision import Threshold
 from boxqte.models.importers import load_model
 from boxqte.questions.properties import Property, check_property
@@ -59,6 +61,25 @@ class Quantification(Result):
     def of(cls, result: Result) -> Self:
         """The same answer, with everything that can be asked of it."""
         return cls(**{f.name: getattr(result, f.name) for f in fields(result)})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """The answer in a file that `save` or `boxqte quantify --json` has written.
+
+        It has every number and remark; the model and the regions are not in the file, so that further questions
+        (`regions`, `sample`, `restrict`, ...) are refused. A pickle keeps them.
+
+        Examples
+        --------
+        >>> import boxqte, tempfile
+        >>> from boxqte.examples import loan_ensemble, loan_space
+        >>> result = boxqte.quantify(loan_ensemble(), loan_space(), boxqte.Fairness("race"), engine="exhaustive")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     result.save(f"{folder}/result.json")
+        ...     boxqte.Quantification.load(f"{folder}/result.json").exact
+        Fraction(352, 505)
+        """
+        return cls.of(read_result(file_path(path, "path", ReportError)))
 
     def regions(
         self,
@@ -106,6 +127,62 @@ class Quantification(Result):
         """
         n = None if top is None else whole(top, "top")
         return followups.regions(self, n, merge=merge, pure=pure, flip=flip, time_limit=seconds(time_limit))
+
+    def hotspots(
+        self,
+        conditions: int = 3,
+        top: int = 10,
+        *,
+        lift: Number = 2,
+        values: int = 3,
+        time_limit: float | None = None,
+        random_state: int = 0,
+    ) -> pd.DataFrame:
+        """Where most of the counterexamples are, in a few short rules that may overlap; `regions` lists all, in long ones.
+
+        The rules are found by a beam search on drawn counterexamples, one after the other, each for what those before it
+        leave. Every number shown is then counted: certain bounds, rounded outward.
+
+        Parameters
+        ----------
+        conditions
+            At most so many conditions in a rule.
+        top
+            At most so many rules.
+        lift
+            How hot a rule must be: counterexamples are at least so many times as frequent in it as in the whole (or where
+            they are too frequent for that, inputs that are none so many times as rare).
+        values
+            At most so many values in a condition's list; of a longer one the values that are not in it, if these are few.
+        time_limit
+            Seconds for the counting; by default as in the run. Where it ends the search, bounds are apart.
+        random_state
+            A seed for the draws that rules are chosen by.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The rule that adds most first: `rule` (as `restrict` reads it), `mass` (its share of all inputs), and certain
+            bounds on the share of its inputs that are counterexamples (`density_lower`, `density_upper`), on how many times
+            that is the share of the whole (`lift_...`), on its share of all counterexamples (`share_...`), and on the share
+            of them that this rule and those above it hold together (`covered_...`). Where certain bounds are far apart,
+            also intervals from random draws (`density_statistical_lower`, ...), which hold all together with
+            `attrs["confidence"]`. In `attrs` also: `counterexample_lower` and `counterexample_upper` (bounds on all of
+            them), `lift` (what was required), `converged`, and `tree`: the rules with each level one condition, as a list
+            of nodes from the root down.
+
+        Examples
+        --------
+        >>> import boxqte
+        >>> from boxqte.examples import loan_ensemble, loan_space
+        >>> result = boxqte.quantify(loan_ensemble(), loan_space(), boxqte.Fairness("race"))
+        >>> found = result.hotspots()
+        >>> found.loc[0, "rule"], float(round(found.loc[0, "covered_lower"], 3))
+        ('age >= 50 and income < 600', 1.0)
+        """
+        sought = sought_hotspots(conditions, top, lift, values)
+        seed = whole(random_state, "random_state", 0)
+        return hotspots.hotspots(self, sought, time_limit=seconds(time_limit), random_state=seed)
 
     def profile(self, attribute: str, *, time_limit: float | None = None) -> pd.DataFrame:
         """Counterexamples by value or interval of an attribute, as certain bounds.
@@ -189,20 +266,94 @@ class Quantification(Result):
         rng, threads = random_numbers(random_state), worker_count(workers)
         return samples.sample(self, whole(n, "n"), random_state=rng, replay=replay, distinct=distinct, workers=threads)
 
-    def to_html(self, *, command: str = "", time_limit: float | None = 60.0) -> str:
-        """The report: one self-contained page with regions, profiles, flips and examples.
+    def blame(
+        self,
+        data: Any = None,
+        label: str | None = None,
+        *,
+        splits: bool = True,
+        time_limit: float | None = None,
+        progress: Callable[[str, float | None, Progress], None] | None = None,
+    ) -> pd.DataFrame:
+        """Which trees and splits are to blame: what each of them alone adds to the unfairness, and what it is good for.
 
-        `time_limit` are the seconds for all searches that it takes; None is no limit.
+        A tree is blinded if every node of it that tests a sensitive attribute is replaced by the child that more rows of
+        `data` reach, or without data, by the child with more mass in the space; a split, if only that node is. The model
+        with one tree (or split) blinded is quantified like the model itself.
+
+        Parameters
+        ----------
+        data
+            A table of rows, best those that the model was trained on. Rows outside the space are left out.
+        label
+            The column of the data with the true classes, for `log_loss`.
+        splits
+            Ask about every split too, not only about whole trees.
+        time_limit
+            Seconds for all searches together; by default what the run had, if it had a limit.
+        progress
+            Called with what is searched, its time limit and a Progress, now and then.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One line a `tree` that tests a sensitive attribute (its `split` is empty, `splits` says how many it has),
+            followed by one line a split, with its condition and the library's own number of the `node`. Sorted by the
+            counterexample mass that blinding removes: `removed_lower` and `removed_upper` are certain bounds, below 0 where
+            blinding adds more than it removes. `measure_lower` and `measure_upper` are bounds on the measure then,
+            `log_loss` is how much the loss on the data grows (NaN without a label), `converged` and `status` say whether
+            the search is complete. In `attrs` what the model itself has: `measure`, `counterexample`, `log_loss`, how
+            many `trees` and `sensitive_trees` there are, the `rows` that were used, and how many searches were not made.
+
+        Examples
+        --------
+        >>> import boxqte
+        >>> from boxqte.examples import loan_ensemble, loan_space
+        >>> result = boxqte.quantify(loan_ensemble(), loan_space(), boxqte.Fairness("race"))
+        >>> table = result.blame()
+        >>> table["tree"].tolist(), bool(table.loc[0, "removed_lower"] > 0.15)
+        ([1, 1, 0, 0], True)
+        """
+        from boxqte.repairing.blame import blame
+
+        watcher = function(progress, "progress")
+        return blame(self, data, label, splits=splits, time_limit=seconds(time_limit), progress=watcher)
+
+    def to_html(
+        self,
+        *,
+        command: str = "",
+        time_limit: float | None = 60.0,
+        explorer: bool = False,
+        blame: pd.DataFrame | None = None,
+    ) -> str:
+        """The report: one self-contained page with hot spots, profiles, flips and examples.
+
+        `time_limit` are the seconds for all searches that it takes; None is no limit. With `explorer` the page has a part
+        that needs scripts: the reader chooses an input and sees what the model makes of it (two classes). `blame` is the
+        table of `blame`, to be shown as well.
         """
         from boxqte.auditing.gathering import gather
+        from boxqte.report.blame import blamed, sentences
+        from boxqte.report.explorer import explorer_part
         from boxqte.report.html import result_page
 
-        return result_page(self, gather(self, seconds=time_limit), command=command)
+        findings = gather(self, seconds=time_limit)
+        if blame is not None:
+            findings = replace(findings, blamed=tuple(blamed(blame)), blame=tuple(sentences(blame)))
+        return result_page(self, findings, command=command, explorer=explorer_part([self]) if explorer else None)
 
-    def save_html(self, path: str, *, time_limit: float | None = 60.0) -> None:
+    def save_html(
+        self,
+        path: str,
+        *,
+        time_limit: float | None = 60.0,
+        explorer: bool = False,
+        blame: pd.DataFrame | None = None,
+    ) -> None:
         """Write the report."""
         with open(path, "w", encoding="utf-8") as file:
-            file.write(self.to_html(time_limit=time_limit))
+            file.write(self.to_html(time_limit=time_limit, explorer=explorer, blame=blame))
 
     def plot_bounds(self, *, ax: Any = None, **style: Any) -> Any:
         """Draw the bounds over time with matplotlib; see `boxqte.report.plots.plot_bounds`."""
@@ -230,6 +381,14 @@ class Quantification(Result):
         from boxqte.report.notebook import result_html
 
         return result_html(self)
+
+
+def sought_hotspots(conditions: int, top: int, lift: Number, values: int) -> Sought:
+    """What hot spots are asked for, checked."""
+    times = fraction(lift, EngineError, "lift")
+    if times <= 1:
+        raise EngineError(f"lift: must be above 1, found {plain(times)}")
+    return Sought(whole(conditions, "conditions", 1, 8), whole(top, "top", 1, 100), whole(values, "values"), times)
 
 
 def quantify(

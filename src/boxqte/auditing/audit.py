@@ -11,15 +11,17 @@ from __future__ import annotations
 import builtins
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from boxqte.answers.empirical import Empirical
 from boxqte.answers.quantify import measure, summary
-from boxqte.answers.rates import GroupRates, group_rates
+from boxqte.answers.rates import GroupRates, RowRates, group_rates
 from boxqte.answers.result import ModelSummary, Result
 from boxqte.answers.verdict import Verdict
+from boxqte.auditing.description import DataDescription
 from boxqte.auditing.policy import (
     VERIFY_SECONDS,
     Check,
@@ -33,6 +35,7 @@ from boxqte.auditing.policy import (
     rates_check,
     within_bounds,
 )
+from boxqte.auditing.worlds import POPULATION, Worlds, row_answers, world_sentences
 from boxqte.basics.budget import TimeBudget, asked_in_turn
 from boxqte.basics.checks import by_name
 from boxqte.engines.protocol import Decided, Limits, Progress, Status
@@ -41,18 +44,20 @@ from boxqte.exact import fraction
 from boxqte.models.importers import ImportedModel
 from boxqte.questions.properties import Epsilon, Fairness, Monotonicity, Property, Robustness, TieRule
 from boxqte.questions.reading import monotone_of, read_property
+from boxqte.space.populations import Population
 from boxqte.space.space import Inference, Space, read_space
-from boxqte.space.tables import read_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
 TIME_LIMIT = 300.0
 ROBUSTNESS_RATE = Fraction(1, 100)
-RATES_SHARE = 0.15  # of the time limit, for group rates
 REPORT_SHARE = 0.3  # of the time limit, where a report is to be made
 REPORT_SECONDS = 60.0  # for a report that nobody said was to be made; or as long as the audit took
+ANSWER = ("lower", "upper", "value", "statistical_lower", "statistical_upper", "confidence", "status", "seconds", "remarks",
+          "caveats")  # fmt: skip
 FINISH_SECONDS = 0.5  # for what comes behind the last search: putting the page together
+ALONE = Worlds()
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,10 +67,32 @@ class Question:
     name: str
     property: Property
     result: Result | None = None
+    population: Result | None = None
+    """The same question over the population that was fitted to the data, if it was."""
+    rows: Empirical | None = None
+    """The same question for the rows of the data."""
 
     @builtins.property
     def status(self) -> str:
         return "not asked: interrupted" if self.result is None else str(self.result.status)
+
+
+@dataclass(frozen=True)
+class Signed:
+    """Who answers for an audit, when and what for; empty where nobody said."""
+
+    author: str = ""
+    reviewer: str = ""
+    purpose: str = ""
+    date: str = ""
+    """ISO 8601, with the time zone."""
+
+    def to_json(self) -> dict[str, str]:
+        """The fields as a JSON object."""
+        return asdict(self)
+
+
+NOBODY = Signed()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -81,6 +108,8 @@ class Audit:
     model: ModelSummary
     rates: tuple[GroupRates, ...] = ()
     """The rates of class 1 by each sensitive attribute; none for a model of three and more classes."""
+    row_rates: tuple[RowRates, ...] = ()
+    """The rates in the rows alone, by each sensitive attribute and by all of them together."""
     inference: Inference | None = None
     gate: GateReport | None = None
     command: str = ""
@@ -89,6 +118,16 @@ class Audit:
     """What could not be asked, and why."""
     clock: TimeBudget | None = field(default=None, repr=False)
     """The time limit of the audit, where some of it is kept for the report."""
+    population: Population | None = None
+    """What was fitted to the data, for the questions' second world."""
+    data: Any = field(default=None, repr=False)
+    """The table, where its rows were asked about."""
+    description: DataDescription | None = None
+    signed: Signed = NOBODY
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickles: a clock does not go on elsewhere."""
+        return {**vars(self), "clock": None}
 
     def __iter__(self) -> Iterator[str]:
         """The questions' names, as a mapping has its keys; `audit[name]` is the result."""
@@ -127,15 +166,18 @@ class Audit:
 
         rows = []
         for question in self.questions:
-            r = question.result
             row: dict[str, Any] = {"question": question.name, "property": str(question.property)}
-            row |= {"lower": None if r is None else r.lower, "upper": None if r is None else r.upper}
-            row |= {"value": None if r is None else r.value}
-            drawn = None if r is None else r.statistical
-            row |= {"statistical_lower": None if drawn is None else drawn.lower}
-            row |= {"statistical_upper": None if drawn is None else drawn.upper}
-            row |= {"confidence": None if drawn is None else drawn.confidence, "status": question.status}
-            row |= {"seconds": None if r is None else r.seconds, "remarks": "" if r is None else " ".join(r.remarks)}
+            row |= dict.fromkeys(ANSWER) if question.result is None else question.result.to_row()
+            row["status"] = question.status
+            if self.population is not None:
+                people = question.population
+                row |= {"population_lower": None if people is None else people.lower}
+                row |= {"population_upper": None if people is None else people.upper}
+            if self.data is not None:
+                own = question.rows
+                row |= {
+                    f"rows_{end}": None if own is None else getattr(own, end) for end in ("measure", "lower", "upper")
+                }
             if self.gate is not None:
                 row["verdict"] = ", ".join(str(c.verdict) for c in self.checks_of(question))
             rows.append(row)
@@ -152,14 +194,32 @@ class Audit:
         return {
             "model": self.model.to_json(),
             "space": {"fingerprint": self.space.fingerprint(), **self.space.to_json()},
+            "worlds": dict(self.worlds),
+            "population": None if self.population is None else self.population.to_json(),
             "questions": [
-                {"name": q.name, "result": None if q.result is None else q.result.to_json()} for q in self.questions
+                {
+                    "name": q.name,
+                    "result": None if q.result is None else q.result.to_json(),
+                    "population": None if q.population is None else q.population.to_json(),
+                    "rows": None if q.rows is None else q.rows.to_json(),
+                }
+                for q in self.questions
             ],
             "rates": [rates.to_json() for rates in self.rates],
+            "row_rates": [rates.to_json() for rates in self.row_rates],
+            "inference": None if self.inference is None else self.inference.to_json(),
             "gate": None if self.gate is None else self.gate.to_json(),
             "notes": list(self.notes),
+            "data": None if self.description is None else self.description.to_json(),
             "command": self.command,
+            "signed": self.signed.to_json(),
         }
+
+    @property
+    def worlds(self) -> Mapping[str, str]:
+        """The worlds that were asked about, each with the question that it answers."""
+        rows = next((q.rows for q in self.questions if q.rows is not None), None)
+        return world_sentences(self.space, self.population, rows)
 
     def save(self, path: str | Path) -> None:
         """Write the JSON form."""
@@ -181,12 +241,12 @@ def _named(
 def space_of(
     space: Any, data: Any, label: str | None, names: Sequence[str], model: Any, infer: Mapping[str, Any]
 ) -> tuple[Space, Inference | None]:
-    if (space is None) == (data is None):
-        raise SpaceError("audit: give the training data, or the space; one of the two")
+    """The space that is given, or else the one that the data says."""
+    if space is None and data is None:
+        raise SpaceError("audit: give the training data, the space, or both")
     if space is not None:
-        return read_space(space), None
-    frame = read_table(data) if isinstance(data, (str, Path)) else data
-    inference = Space.infer(frame, label=label, sensitive=names, model=model, **infer)
+        return read_space(space).marked(names), None  # what no tree is given may be asked about beside the others
+    inference = Space.infer(data, label=label, sensitive=names, model=model, **infer)
     return inference.space, inference
 
 
@@ -295,8 +355,9 @@ def answered(
     limits: Limits,
     progress: Callable[[str, float | None, Progress], None] | None = None,
     policy: str = "",
+    worlds: Worlds = ALONE,
 ) -> Audit:
-    """Every question asked within the time, and the requirements judged."""
+    """Every question asked within the time, in every world, and the requirements judged."""
     known = {prop for _, prop in asked}
     asked = [*asked]
     for requirement in requirements:
@@ -306,45 +367,53 @@ def answered(
     for _, prop in asked:
         prop.check(space)
 
-    def ask(question: tuple[str, Property], limit: float | None) -> Result:
-        name, prop = question
-        watcher = None if progress is None else _named(progress, name, limit)
-        own = replace(limits, time_limit=limit)
-        return measure(imported, space, prop, engine=engine, limits=own, progress=watcher)
+    rows: list[Empirical | None] = [None] * len(asked)
+    notes = list(worlds.notes)
+    if worlds.data is not None:
+        rows, said = row_answers(imported, space, [p for _, p in asked], worlds.data, clock, limits.workers)
+        notes += said
 
-    kept = 0.0 if clock.seconds is None else clock.seconds * (REPORT_SHARE if report else 0.0)
-    for_rates = 0.0 if clock.seconds is None else clock.seconds * RATES_SHARE
-    results = asked_in_turn(
-        TimeBudget(None if clock.seconds is None else max(clock.left - kept - for_rates, 0.0)),
-        asked,
-        ask,
-        again=lambda question, before, limit: both_runs(before, ask(question, limit)),
-        is_open=lambda _, result: result.status is Status.TIME,
-        stopped=lambda result: result.status is Status.INTERRUPTED,
-    )
-    answers = [None if r is None else _proved(r, clock.left - kept) for r in results]
-    questions = _share_proofs([Question(name, prop, r) for (name, prop), r in zip(asked, answers)])
-    rates: list[GroupRates] = []
-    stopped = any(q.result is None or q.result.status is Status.INTERRUPTED for q in questions)
-    single = {p.sensitive: None for _, p in asked if isinstance(p, Fairness) and len(p.sensitive) == 1}
-    required = {r.property.sensitive: None for r in requirements if isinstance(r, RatioRequirement)}
-    wanted = [*(single if imported.ensemble.is_binary else {}), *(names for names in required if names not in single)]
-    turns = TimeBudget(None if clock.seconds is None else max(clock.left - kept, 0.0), len(wanted))
-    for names in [] if stopped else wanted:
-        limit = turns.next_share()
-        found = group_rates(
+    def ask(asking: Asking, limit: float | None) -> Result | GroupRates:
+        watcher = None if progress is None else _named(progress, asking.name, limit)
+        if asking.property is not None:
+            own = replace(limits, time_limit=limit)
+            return measure(imported, asking.space, asking.property, engine=engine, limits=own, progress=watcher)
+        return group_rates(
             imported,
             space,
-            names,
+            asking.rates_by,
             engine=engine if engine == "exhaustive" else "box",
             time_limit=limit,
             workers=limits.workers,
             memory_limit=limits.memory_limit,
-            progress=None if progress is None else _named(progress, f"group rates by {', '.join(names)}", limit),
+            data=worlds.data,
+            progress=watcher,
         )
-        rates.append(found)
-        if found.status is Status.INTERRUPTED:
-            break
+
+    single = {p.sensitive: None for _, p in asked if isinstance(p, Fairness) and len(p.sensitive) == 1}
+    required = {r.property.sensitive: None for r in requirements if isinstance(r, RatioRequirement)}
+    groups = [*(single if imported.ensemble.is_binary else {}), *(names for names in required if names not in single)]
+    turns = [Asking(name, space, prop) for name, prop in asked]
+    if worlds.population is not None:
+        turns += [Asking(f"{name}, {POPULATION}", worlds.population.space, prop) for name, prop in asked]
+    turns += [Asking(f"group rates by {', '.join(names)}", space, None, names) for names in groups]
+    kept = 0.0 if clock.seconds is None else clock.seconds * (REPORT_SHARE if report else 0.0)
+    results = asked_in_turn(
+        TimeBudget(None if clock.seconds is None else max(clock.left - kept, 0.0)),
+        turns,
+        ask,
+        again=lambda asking, before, limit: _of_both(before, ask(asking, limit)),
+        is_open=lambda _, result: result.status is Status.TIME,
+        stopped=lambda result: result.status is Status.INTERRUPTED,
+        undecided=lambda _, result: _undecided(result),
+    )
+    answers = [_proved(r, clock.left - kept) if isinstance(r, Result) else None for r in results]
+    questions = _share_proofs([Question(name, prop, r) for (name, prop), r in zip(asked, answers)])
+    if worlds.population is not None:
+        others = _share_proofs([Question(name, prop, r) for (name, prop), r in zip(asked, answers[len(asked) :])])
+        questions = tuple(replace(q, population=other.result) for q, other in zip(questions, others))
+    questions = tuple(replace(q, rows=own) for q, own in zip(questions, rows))
+    rates = [r for r in results if isinstance(r, GroupRates)]
     gate = None
     if requirements:
         by_property, by_names = {q.property: q.result for q in questions}, {r.sensitive: r for r in rates}
@@ -355,7 +424,39 @@ def answered(
             for r in requirements
         ]
         gate = GateReport(tuple(checks), imported.source, policy, imported.ensemble.decision)
-    return Audit(questions, space, summary(imported), tuple(rates), gate=gate, clock=clock if report else None)
+    return Audit(
+        questions,
+        space,
+        summary(imported),
+        tuple(rates),
+        gate=gate,
+        notes=tuple(notes),
+        clock=clock if report else None,
+        population=worlds.population,
+        data=worlds.data,
+    )
+
+
+@dataclass(frozen=True)
+class Asking:
+    """What is asked under the audit's clock: about a property, or for the rates of groups."""
+
+    name: str
+    space: Space
+    property: Property | None
+    rates_by: tuple[str, ...] = ()
+
+
+def _of_both(before: Result | GroupRates, newer: Result | GroupRates) -> Result | GroupRates:
+    """What two runs of one question say together; rates are those of the longer run."""
+    return both_runs(before, newer) if isinstance(before, Result) and isinstance(newer, Result) else newer
+
+
+def _undecided(result: Result | GroupRates | None) -> float:
+    """How far apart the certain bounds are."""
+    if isinstance(result, GroupRates):
+        return result.difference.gap
+    return 1.0 if result is None or result.bounds is None else result.bounds.gap
 
 
 def _judged_ratio(requirement: RatioRequirement, rates: GroupRates | None) -> Check:
@@ -370,7 +471,8 @@ def _proved(result: Result, seconds: float) -> Result:
         return result
     if not no_counterexample(result, min(seconds, VERIFY_SECONDS)):
         return result
-    return replace(result, remarks=(*result.remarks, "Verified: there is no counterexample at all."))
+    said = "Verified: there is no counterexample at all."
+    return replace(result, remarks=(*result.remarks, said), caveats=(*result.caveats, "verified"))
 
 
 def _judged(requirement: Requirement, result: Result | None, seconds: float) -> Check:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 WIDEST = 0.25  # certain bounds on a share that are further apart say too little to be shown
 NARROW = 0.001  # and where they are so close, random draws have nothing to add
@@ -18,6 +19,39 @@ class Rule:
     density: float | None = None
     """How much of the region is counterexamples; None if it is not known."""
     flip: str = ""
+
+
+@dataclass(frozen=True)
+class HotNode:
+    """A condition in the tree of hot spots: with those above it, it is a rule, and maybe one of the hot spots."""
+
+    level: int
+    condition: str
+    number: int | None
+    """Which hot spot the rule is; None: it only leads to some."""
+    mass: float | None = None
+    """Of all inputs; None where the rule was not counted."""
+    density: tuple[float, float] | None = None
+    """The unfair share inside, as certain bounds; so are all that follow."""
+    lift: tuple[float, float] | None = None
+    share: tuple[float, float] | None = None
+    """Of all unfair inputs."""
+
+
+@dataclass(frozen=True)
+class HotSpots:
+    """Short rules that hold many of the counterexamples, as a tree with one condition a level."""
+
+    nodes: tuple[HotNode, ...]
+    covered: tuple[float, float]
+    """The share of all unfair inputs that the hot spots hold together."""
+    lift: float
+    """What every hot spot has at least."""
+
+    @property
+    def count(self) -> int:
+        """How many hot spots there are."""
+        return sum(node.number is not None for node in self.nodes)
 
 
 @dataclass(frozen=True)
@@ -82,12 +116,23 @@ class FlipMatrix:
 
 
 @dataclass(frozen=True)
+class Flip:
+    """A decision with one sensitive value and another decision with another, in words, and how many inputs it happens to."""
+
+    text: str
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True)
 class Difference:
     """One attribute of a pair."""
 
     attribute: str
     first: str
     second: str
+    row: str = ""
+    """The value in the row of the data that the pair is most like."""
 
     @property
     def changed(self) -> bool:
@@ -101,12 +146,32 @@ class Pair:
     attributes: tuple[Difference, ...]
     first_class: str
     second_class: str
+    row: int | None = None
+    """The number of the row of the data, from 0, that the first input is or is most like."""
+
+    @property
+    def real(self) -> bool:
+        """Whether the first input is that row."""
+        return self.row is not None and all(d.first == d.row for d in self.attributes)
+
+
+@dataclass(frozen=True)
+class Blamed:
+    """A tree, or a split, that tests a sensitive attribute, and what blinding it does: texts, as they are shown."""
+
+    name: str
+    removed: str
+    share: str
+    measure: str
+    loss: str
+    is_split: bool
 
 
 @dataclass(frozen=True)
 class Findings:
     """All of it for one result; a part that could not be made is empty, and `notes` says why."""
 
+    hotspots: HotSpots | None = None
     rules: tuple[Rule, ...] = ()
     profiles: tuple[Profile, ...] = ()
     matrices: tuple[FlipMatrix, ...] = ()
@@ -114,17 +179,32 @@ class Findings:
     notes: tuple[str, ...] = ()
     complete: bool = True
     """Whether the regions hold all counterexamples."""
+    flips: tuple[Flip, ...] = ()
+    replayed: bool = False
+    """Whether the model's own library was asked about the pairs."""
+    blamed: tuple[Blamed, ...] = ()
+    blame: tuple[str, ...] = ()
+    """What the table of the trees says, in sentences."""
 
     def trimmed(self, extent: Extent) -> Findings:
         """At most as much of everything as the extent says."""
         return Findings(
+            None if self.hotspots is None else _trimmed_spots(self.hotspots, extent),
             tuple(_trimmed_rule(rule, extent) for rule in self.rules[: extent.rules]),
             tuple(_trimmed_profile(profile, extent) for profile in self.profiles[: extent.profiles]),
             tuple(_trimmed_matrix(matrix, extent) for matrix in self.matrices),
             tuple(_trimmed_pair(pair, extent) for pair in self.pairs[: extent.pairs]),
             self.notes,
             self.complete,
+            tuple(replace(flip, text=extent.text(flip.text)) for flip in self.flips),
+            self.replayed,
+            tuple(replace(line, name=extent.text(line.name)) for line in self.blamed[: 2 * extent.rules]),
+            self.blame,
         )
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as a JSON object: what the report shows."""
+        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -152,6 +232,11 @@ class Extent:
 NOTHING = Findings()
 
 
+def _trimmed_spots(spots: HotSpots, extent: Extent) -> HotSpots:
+    shown = tuple(replace(node, condition=extent.text(node.condition)) for node in spots.nodes)
+    return replace(spots, nodes=shown)
+
+
 def _trimmed_rule(rule: Rule, extent: Extent) -> Rule:
     shown = [extent.text(condition) for condition in rule.conditions[: extent.attributes]]
     left = len(rule.conditions) - len(shown)
@@ -174,7 +259,7 @@ def _trimmed_matrix(matrix: FlipMatrix, extent: Extent) -> FlipMatrix:
 
 def _trimmed_pair(pair: Pair, extent: Extent) -> Pair:
     shown = (
-        Difference(extent.text(d.attribute), extent.text(d.first), extent.text(d.second))
+        Difference(*map(extent.text, (d.attribute, d.first, d.second, d.row)))
         for d in pair.attributes[: extent.attributes]
     )
-    return Pair(tuple(shown), extent.text(pair.first_class), extent.text(pair.second_class))
+    return Pair(tuple(shown), extent.text(pair.first_class), extent.text(pair.second_class), pair.row)

@@ -13,27 +13,30 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from boxqte.answers import followups
-from boxqte.answers.asked import support_boxes
+from boxqte.answers.asked import Asked, support_boxes
+from boxqte.answers.directions import directions
 from boxqte.answers.drawn_profiles import CONFIDENCE, drawn_profiles
+from boxqte.answers.hotspots import Sought, hotspots
 from boxqte.answers.profiles import same_for_all
 from boxqte.answers.regions import RegionStore
 from boxqte.answers.result import Result, asked_of
-from boxqte.answers.samples import drawn
-from boxqte.answers.values import GridValues
 from boxqte.auditing.audit import Audit
 from boxqte.auditing.findings import (
     NARROW,
     NOTHING,
     WIDEST,
-    Difference,
     Extent,
     Findings,
+    Flip,
     FlipMatrix,
+    HotNode,
+    HotSpots,
     Pair,
     Profile,
     ProfileCell,
     Rule,
 )
+from boxqte.auditing.pairs import Rows, example_pairs, rows_of
 from boxqte.basics.budget import TimeBudget
 from boxqte.errors import BoxQTEError, ReportError
 from boxqte.questions.combined import combinations
@@ -45,11 +48,19 @@ if TYPE_CHECKING:
     import pandas as pd
 
 REPORT_SECONDS = 60.0  # for all findings of a report, where nothing else is said
+MOST_FLIPS = 6
+HOT = ("density", "lift", "share")
 LEAST_SEARCH = 0.02  # seconds: a search that has less proves nothing
-STORE_PART, RULES_PART, MATRIX_PART, DRAWS_PART = 0.4, 0.25, 0.25, 0.2  # of what is left when each of them begins
+STORE_PART, HOT_PART, RULES_PART, MATRIX_PART, DRAWS_PART = (
+    0.4,
+    0.3,
+    0.25,
+    0.25,
+    0.2,
+)  # of what is left when each of them begins
 MOST_DRAWING = 5.0  # seconds
 LONG_NUMBER = re.compile(r"\d+\.\d{6,}(?:e[-+]?\d+)?")
-SEED = 0  # the examples of a report are the same whenever it is made
+SEED = 0  # what is drawn for a report is the same whenever it is made
 
 Note = Callable[[str], None]
 
@@ -60,10 +71,11 @@ def gather(
     *,
     seconds: float | None = REPORT_SECONDS,
     say: Note | None = None,
+    rows: Rows | None = None,
 ) -> Findings:
     """Regions, profiles, flips and pairs of the result; nothing for one without counterexamples or read from a file.
 
-    `say` is called with a few words whenever something else is begun.
+    `say` is called with a few words whenever something else is begun; `rows` are those that examples should be like.
     """
     nothing = result.undefined or (result.converged and not result.decided.unfair)
     if result.asked is None or nothing:
@@ -73,25 +85,33 @@ def gather(
     notes: list[str] = []
     say("regions")
     result = _with_regions(result, clock)
-    complete = asked_of(result).regions().complete
+    stores = [own.regions() for own in _searched(result)]
+    complete = all(store.complete for store in stores)
     extent = Extent()
     space = asked_of(result).grid.space if space is None else space
+    spots: HotSpots | None = None
     rules: tuple[Rule, ...] = ()
     matrices: tuple[FlipMatrix, ...] = ()
     pairs: tuple[Pair, ...] = ()
-    if not len(asked_of(result).regions().boxes):
+    flips: tuple[Flip, ...] = ()
+    replayed = False
+    if not any(len(store.boxes) for store in stores):
         notes.append("The search did not finish, and has found no region with counterexamples so far.")
     else:
         if not complete:
             notes.append("The search did not finish: regions, flips and examples are those that it has found.")
+        say("hot spots")
+        (spots,) = _part("the hot spots", notes, lambda: (_hotspots(result, clock),)) or (None,)
         rules = _part("the regions", notes, lambda: _rules(result, extent, clock))
         if result.property.sensitive:
             say("flip matrix")
             matrices = _part("the flip matrix", notes, lambda: _matrices(result, extent, clock))
+            flips = _part("who flips to what", notes, lambda: _flips(result, clock))
         say("examples")
-        pairs = _part("the examples", notes, lambda: _pairs(result, extent))
+        found = _part("the examples", notes, lambda: example_pairs(result, extent.pairs, rows))
+        pairs, replayed = found or ((), False)
     profiles = _part("the profiles", notes, lambda: _profiles(result, space, extent, notes, clock, say))
-    return Findings(rules, profiles, matrices, pairs, tuple(notes), complete)
+    return Findings(spots, rules, profiles, matrices, pairs, tuple(notes), complete, flips, replayed)
 
 
 def gather_all(audit: Audit, *, seconds: float | None, say: Note | None = None) -> list[Findings]:
@@ -103,7 +123,10 @@ def gather_all(audit: Audit, *, seconds: float | None, say: Note | None = None) 
             found.append(NOTHING)
             continue
         hears = None if say is None else _named(say, question.name)
-        found.append(gather(question.result, audit.space, seconds=budget.next_share(), say=hears))
+        rows = None
+        if audit.data is not None and question.rows is not None and question.result.asked is not None:
+            rows = rows_of(question.result.asked, audit.data, question.rows)
+        found.append(gather(question.result, audit.space, seconds=budget.next_share(), say=hears, rows=rows))
     return found
 
 
@@ -111,13 +134,28 @@ def _named(say: Note, name: str) -> Note:
     return lambda words: say(f"{name}, {words}")
 
 
+def _searched(result: Result) -> list[Asked]:
+    """The questions about products behind a result."""
+    asked = asked_of(result)
+    return [asked_of(own) for _, own in asked.pieces] or [asked]
+
+
 def _with_regions(result: Result, clock: TimeBudget) -> Result:
     """The result with the boxes that hold its counterexamples; engines other than box have not kept them."""
+    asked = asked_of(result)
+    if asked.pieces:
+        turns = TimeBudget(None if clock.seconds is None else STORE_PART * clock.left, len(asked.pieces))
+        pieces = tuple((weight, _with_store(own, turns.next_share())) for weight, own in asked.pieces)
+        return replace(result, asked=replace(asked, pieces=pieces, answers={}))
+    return _with_store(result, None if clock.seconds is None else STORE_PART * clock.left)
+
+
+def _with_store(result: Result, seconds: float | None) -> Result:
     asked = asked_of(result)
     if asked.store is not None:
         return result
     store = RegionStore()
-    limit = None if clock.seconds is None else max(STORE_PART * clock.left, LEAST_SEARCH)
+    limit = None if seconds is None else max(seconds, LEAST_SEARCH)
     limits = replace(asked.limits, gap=0.0, node_limit=None, require=None, time_limit=limit)
     outcome = asked.run(asked.grid, observers=[store], roots=support_boxes, limits=limits)
     store.finish(outcome.decided, outcome.status)
@@ -135,6 +173,27 @@ def _part(name: str, notes: list[str], make: Callable[[], tuple[Any, ...]]) -> t
     except BoxQTEError as error:
         notes.append(f"Without {name}: {error}")
         return ()
+
+
+def _hotspots(result: Result, clock: TimeBudget) -> HotSpots | None:
+    limit = _each(clock, HOT_PART, 1)
+    if limit is not None and limit < LEAST_SEARCH:
+        raise ReportError("there was no time to count them")
+    table = hotspots(result, Sought(), time_limit=limit, random_state=SEED)
+    if not len(table):
+        return None
+    nodes = tuple(
+        HotNode(
+            node["level"],
+            _shortened(node["condition"]),
+            node["hot_spot"],
+            node.get("mass"),
+            *((node[f"{name}_lower"], node[f"{name}_upper"]) if "mass" in node else None for name in HOT),
+        )
+        for node in table.attrs["tree"]
+    )
+    last = table.iloc[-1]
+    return HotSpots(nodes, (float(last["covered_lower"]), float(last["covered_upper"])), table.attrs["lift"])
 
 
 def _rules(result: Result, extent: Extent, clock: TimeBudget) -> tuple[Rule, ...]:
@@ -276,41 +335,23 @@ def _matrices(result: Result, extent: Extent, clock: TimeBudget) -> tuple[FlipMa
     return (FlipMatrix(title, tuple(str(table.index[i]) for i in kept), masses),)
 
 
+def _flips(result: Result, clock: TimeBudget) -> tuple[Flip, ...]:
+    """The pairs of values with the most inputs that are refused with the one and granted with the other."""
+    n = len(combinations(asked_of(result).grid))
+    limit = _each(clock, MATRIX_PART, 2 * n * n)
+    if limit is not None and limit < LEAST_SEARCH:
+        raise ReportError("there was no time to count it")
+    found, _ = directions(result, time_limit=limit)
+    classes = asked_of(result).model.ensemble.classes
+    return tuple(
+        Flip(f"{classes[0]} as {d.refused}, {classes[1]} as {d.granted}", d.lower, d.upper)
+        for d in found[:MOST_FLIPS]
+        if d.lower > 0
+    )
+
+
 def _mass(lower: float, upper: float, same: bool) -> tuple[float, float | None] | None:
     """None where x' cannot have the same value as x; it can within a cell that holds several points (epsilon > 0)."""
     if same and not upper:
         return None
     return lower, None if upper - lower > WIDEST else upper
-
-
-def _pairs(result: Result, extent: Extent) -> tuple[Pair, ...]:
-    """Counterexamples drawn by mass, each with the input that makes it one, in readable values."""
-    import numpy as np
-
-    asked = asked_of(result)
-    values = GridValues(asked.grid)
-    two = drawn(asked, asked.regions(), extent.pairs, np.random.default_rng(SEED), 1, values)
-    classes = _classes(asked.model.ensemble, *(values.matrix(columns) for columns in two))
-    pairs = []
-    for i in range(extent.pairs):
-        attributes = tuple(
-            Difference(axis.attribute.name, *(_shown(axis.attribute, columns[at][i]) for columns in two))
-            for at, axis in enumerate(asked.grid.axes)
-        )
-        # what changed comes first, so that it is seen where a model has many columns
-        pairs.append(Pair(tuple(sorted(attributes, key=lambda d: not d.changed)), classes[0][i], classes[1][i]))
-    return tuple(pairs)
-
-
-def _classes(ensemble: Any, first: Any, second: Any) -> tuple[list[str], list[str]]:
-    """The classes of both inputs of each pair."""
-    one, two = ([str(ensemble.classes[c]) for c in ensemble.predict(rows)] for rows in (first, second))
-    return one, two
-
-
-def _shown(attribute: Any, value: float) -> str:
-    if math.isnan(value) or (not attribute.is_numeric and int(value) >= len(attribute.values)):
-        return "missing"
-    if not attribute.is_numeric:
-        return str(attribute.label_of(int(value)))
-    return str(int(value)) if attribute.kind == "integer" else f"{value:.6g}"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from boxqte.answers.quantify import measure
 from boxqte.answers.rate_search import rates_engine
@@ -25,16 +25,23 @@ from boxqte.basics.budget import TimeBudget, asked_in_turn
 from boxqte.basics.checks import as_names, file_path, seconds
 from boxqte.basics.toml import a_table, a_text, known_fields, read_toml, texts
 from boxqte.engines.protocol import Decided, Limits, Progress, Status
-from boxqte.errors import BoxQTEError, PolicyError, PropertyError
+from boxqte.errors import BoxQTEError, PolicyError, PropertyError, SpaceError
 from boxqte.exact import Number, fraction, plain, shown
 from boxqte.models.decision import DecisionRule, Threshold, read_decision
 from boxqte.models.importers import ImportedModel
 from boxqte.questions.properties import Fairness, Property
 from boxqte.questions.reading import FIELDS, monotone_of, read_property
+from boxqte.space.populations import number_of_components, population
 from boxqte.space.space import Space
+from boxqte.space.tables import read_table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 VERIFY_SECONDS = 60.0  # to settle a requirement of exactly 1
-POLICY_FIELDS = ("model", "space", "rules", "decision_threshold", "time_limit", "engine", "require")
+POLICY_FIELDS = (
+    "model", "space", "rules", "population", "components", "decision_threshold", "time_limit", "engine", "require",
+)  # fmt: skip
 REQUIREMENT_FIELDS = (*FIELDS, "at_least")
 RATIO_FIELDS = ("sensitive", "require_ratio")
 
@@ -178,6 +185,26 @@ class GateReport:
             ],
         }
 
+    def to_frame(self) -> pd.DataFrame:
+        """One row a requirement: its verdict, what is required, and the answer; of rates, bounds on their ratio."""
+        import pandas as pd
+
+        rows = []
+        for check in self.checks:
+            row: dict[str, Any] = {"requirement": check.requirement.name, "verdict": str(check.verdict)}
+            row |= {"at_least": float(check.requirement.at_least), "property": str(check.requirement)}
+            if check.result is not None:
+                row |= check.result.to_row()
+            elif check.rates is not None:
+                ratio, status = check.rates.ratio, str(check.rates.status)
+                row |= {
+                    "lower": None if ratio is None else ratio.lower,
+                    "upper": None if ratio is None else ratio.upper,
+                }
+                row |= {"status": status, "seconds": check.rates.seconds, "remarks": " ".join(check.rates.remarks)}
+            rows.append(row | {"why": check.why})
+        return pd.DataFrame(rows)
+
     def __repr__(self) -> str:
         return f"GateReport({self.verdict}: {', '.join(f'{c.requirement.name} {c.verdict}' for c in self.checks)})"
 
@@ -192,6 +219,8 @@ class Policy:
     time_limit: float | None = None
     engine: str | None = None
     threshold: DecisionRule | None = None
+    population: str | None = None
+    components: int | str = 1
     rules: tuple[str, ...] = ()
     source: str = field(default="", compare=False)
 
@@ -204,6 +233,8 @@ class Policy:
         time_limit: float | None = None,
         engine: str | None = None,
         threshold: Threshold | None = None,
+        population: str | None = None,
+        components: int | str = 1,
         rules: str | Iterable[str] = (),
         source: str = "",
     ):
@@ -226,6 +257,13 @@ class Policy:
             "engine": engine,
         }
         rule = None if threshold is None else read_decision(threshold)
+        if components != 1 and population is None:
+            raise PolicyError(f"{source or 'policy'}: components: give the table with population")
+        try:
+            number_of_components(components)
+        except SpaceError as error:
+            raise PolicyError(f"{source or 'policy'}: {error}") from None
+        fields |= {"population": population, "components": components}
         fields["rules"] = as_names(rules, f"{source or 'policy'}: rules", PolicyError)
         for name, content in {**fields, "threshold": rule, "source": source}.items():
             object.__setattr__(self, name, content)
@@ -250,7 +288,7 @@ class Policy:
         if "require" not in document:
             raise PolicyError(f"{source}: it has no table [require]; expected one line a requirement, name = {{...}}")
         lines = a_table(document["require"], f"{source}: require", PolicyError)
-        paths: dict[str, str | None] = {"model": None, "space": None}
+        paths: dict[str, str | None] = {"model": None, "space": None, "population": None}
         for name in paths:
             if name in document:
                 path = a_text(document[name], f"{source}: {name}", PolicyError)
@@ -275,9 +313,17 @@ class Policy:
             time_limit=limit,
             engine=engine,
             threshold=rule,
+            population=paths["population"],
+            components=document.get("components", 1),
             rules=texts(document.get("rules", []), f"{source}: rules", PolicyError),
             source=source,
         )
+
+    def world(self, space: Space, model: ImportedModel) -> Space:
+        """The space with the masses of the policy's population, if it names one."""
+        if self.population is None:
+            return space
+        return population(space, read_table(self.population), components=self.components, model=model).space
 
 
 def ruled(space: Space, *more: str | Iterable[str]) -> Space:

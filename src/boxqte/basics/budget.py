@@ -49,6 +49,7 @@ class TimeBudget:
 
 
 AGAIN = 1.5  # a question is asked again where it can have so many times the seconds that it had
+FIRST_LOOK = 0.1  # of the time limit, for asking each of several questions a first time: it settles those that are easy
 
 
 def asked_in_turn(
@@ -59,31 +60,39 @@ def asked_in_turn(
     again: Callable[[Q, R, float | None], R],
     is_open: Callable[[Q, R], bool],
     stopped: Callable[[R], bool],
+    undecided: Callable[[Q, R | None], float] | None = None,
 ) -> list[R | None]:
-    """Ask all questions, each with its share of the time; then spend what is left on those that time left open.
+    """Ask all questions shortly; then share the time among those that are open, and spend what is left on them, too.
 
-    A question that is asked again starts anew, so it is worth its while only with much more time than before.
+    A question that is asked again starts anew, so it is worth its while only with much more time than before. `undecided`
+    says how far from its end an answer is: the nearest comes first, for what it leaves goes to the others.
     None stands for what was not asked any more, because an answer says that all was `stopped` (Ctrl-C).
     """
-    budget.questions = len(questions)
-    answers: list[R | None] = []
-    limits: list[float | None] = []
-    for question in questions:
-        last = answers[-1] if answers else None
-        if answers and (last is None or stopped(last)):
-            answers.append(None)
-            continue
-        limits.append(budget.next_share())
-        answers.append(ask(question, limits[-1]))
-    waiting = [i for i, a in enumerate(answers) if a is not None and is_open(questions[i], a)]
-    if budget.seconds is None or any(a is None or stopped(a) for a in answers):
-        return answers
-    while waiting:
-        i, answer, before = waiting[0], answers[waiting[0]], limits[waiting[0]]
-        share = budget.left / len(waiting)
-        waiting = waiting[1:]
-        if answer is not None and before is not None and share >= AGAIN * before:
-            answers[i] = newer = again(questions[i], answer, share)
-            if stopped(newer):
-                break
+    answers: list[R | None] = [None] * len(questions)
+    limits = [0.0] * len(questions)
+    waiting = list(range(len(questions)))
+    looks = budget.seconds is not None and len(questions) > 1
+    first = TimeBudget(FIRST_LOOK * max(budget.left, 0.0) if looks else budget.seconds, len(questions))
+    for i in waiting:
+        limit = first.next_share()
+        answers[i] = newest = ask(questions[i], limit)
+        limits[i] = math.inf if limit is None else limit
+        if stopped(newest):
+            return answers
+    asking = budget.seconds is not None
+    while asking:
+        asking = False
+        waiting = [i for i in waiting if (old := answers[i]) is not None and is_open(questions[i], old)]
+        if undecided is not None:  # those that may need least come first: what they leave goes to the others
+            waiting.sort(key=lambda i: undecided(questions[i], answers[i]))
+        for turn, i in enumerate(waiting):
+            share = budget.left / (len(waiting) - turn)
+            if share < AGAIN * limits[i]:
+                continue
+            old = answers[i]
+            assert old is not None
+            answers[i] = newest = again(questions[i], old, share)
+            limits[i], asking = share, True
+            if stopped(newest):
+                return answers
     return answers

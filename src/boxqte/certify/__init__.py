@@ -29,6 +29,7 @@ from boxqte.space.space import Space, read_space
 
 __all__ = ["Rejected", "Verdict", "certify", "certify_parts"]
 
+OWN = ("component", "group")  # what the parts of a certificate do not share
 # What one process found of a part: the masses of the boxes that it checked, their rounding error, and what is stated.
 Share = tuple[list[Any], Fraction, "Verdict"]
 
@@ -103,10 +104,22 @@ def certify_parts(file: str | Path, model: object, space: Space | None, workers:
     # groups that differ are disjoint, if on each attribute their sets of cells are the same or disjoint
     sets = [{cells for _, cells in own} for own in zip(*(v.group for v in stated))]
     apart = len({v.group for v in stated}) == len(stated) and all(sum(own) == reduce(int.__or__, own) for own in sets)
-    same = {(v.space.fingerprint(), v.asked["tie"], *(a for a, _ in v.group)) for v in stated}
+    mixed = bool(stated[0].space.components)  # its products are numbered
+    apart = len({v.asked["component"] for v in stated}) == len(stated) if mixed else apart
+    same = {(v.space.fingerprint(), *sorted(f"{k} {a}" for k, a in v.asked.items() if k not in OWN)) for v in stated}
     if len(same) != 1 or not apart or sum(v.mass for v in stated) != 1:
-        raise Rejected(f"{file}: its parts are not all groups of one question, each once")
-    return [_proved(file, part) for part in parts]
+        raise Rejected(f"{file}: its parts are not all groups or products of one question, each once")
+    proved = [_proved(file, part) for part in parts]
+    return [_mixed(proved)] if mixed else proved
+
+
+def _mixed(parts: Sequence[Verdict]) -> Verdict:
+    """What is proved of a mixture: masses add up by the weights of its products."""
+    sums = [sum(part.mass * Fraction(getattr(part, kind)) for part in parts) for kind in KINDS]
+    fair, unfair, low = (m if Fraction(m) <= own else math.nextafter(m, 0) for m, own in zip(map(float, sums), sums))
+    boxes, opened = (sum(own) for own in zip(*((part.boxes, part.open_boxes) for part in parts)))
+    asked = {name: value for name, value in parts[0].asked.items() if name != "component"}
+    return Verdict(asked, parts[0].space, (), Fraction(1), boxes, opened, fair, unfair, low)
 
 
 def _proved(file: str | Path, shares: Sequence[Share]) -> Verdict:

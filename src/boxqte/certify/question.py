@@ -23,7 +23,7 @@ from boxqte.space.space import Space
 FORMAT = "boxqte certificate 1"
 KINDS = ("fair", "unfair", "low")
 RATE = "group rate"
-FIELDS = {"kind", "sensitive", "group", "epsilon_rate", "epsilon", "kappa", "tie"}
+FIELDS = {"kind", "sensitive", "group", "component", "epsilon_rate", "epsilon", "kappa", "tie"}
 FIXED = 2.0**62  # sums over list B are whole numbers of 1 / FIXED
 BLOCK = 64
 CLOSE = 2.0**-40  # masses are compared up to this share of the box (claims) or of the space (sums)
@@ -81,10 +81,20 @@ class Question:
             or not model.predicts_classes
         ):
             raise Rejected("is no question for a certificate: epsilon is 0, and the model has two classes")
+        product = (
+            space.components[range(len(space.components)).index(self.asked["component"])] if space.components else None
+        )
+        if ("component" in self.asked) != bool(product) or (product and kind == RATE):
+            raise Rejected("a mixture of products is proved product by product, and its group rates are not")
         columns = {model.own_name(n): (a, j) for a, own in enumerate(space) for j, n in enumerate(own.columns)}
         if rule is not None and rule.attribute is not None and len(columns) > model.n_features:
             for column in space[rule.attribute].columns:  # an attribute that the model itself does not take
                 del columns[model.own_name(column)]
+        if {*model.feature_names} <= {*columns}:  # a sensitive attribute may be one that the model does not take
+            for one in space:
+                unread = {*map(model.own_name, one.columns)}
+                if one.name in (*names, *space.sensitive) and not unread & {*model.feature_names}:
+                    columns = {column: at for column, at in columns.items() if column not in unread}
         named = {*model.feature_names} == {*columns}
         if not named and (len(columns) != model.n_features or {*model.feature_names} & {*columns}):
             raise Rejected("the model's columns are not those of the space")
@@ -93,7 +103,7 @@ class Question:
         self.axes, self.tests = list[Axis](), dict[int, tuple[int, int]]()
         self.group_axis, self.group_cells, self.stumps = -1, {0: -1}, [(-1, [(-1, 0)])]
         inner = np.flatnonzero(model.test != Test.LEAF).tolist()
-        for a, attribute in enumerate(space):
+        for a, attribute in enumerate(space if product is None else product.attributes):
             nodes = [n for n in inner if self.owner[model.feature[n]][0] == a]
             groups = [] if rule is None or rule.attribute != attribute.name else _groups(rule, attribute)
             cells = self._numeric(attribute, nodes, groups) if attribute.is_numeric else self._finite(attribute)
@@ -132,7 +142,7 @@ class Question:
         self.group = [self.cut_of(*part) for part in self.asked.get("group", ())]
         if [space.names[a] for a, _ in self.group] != [*names] * (kind == RATE) or len({*names}) < len(names):
             raise Rejected("names other sensitive attributes than its group has")
-        self.mass = Fraction(1)  # of the group
+        self.mass = Fraction(1) if product is None else product.weight  # of the group, or of the product
         for a, held in self.group:
             whole = sum(mass for c, mass in enumerate(self.axes[a].masses) if held >> c & 1)
             self.mass *= Fraction(whole, self.axes[a].unit)

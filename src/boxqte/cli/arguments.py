@@ -141,9 +141,7 @@ def given_model(arguments: argparse.Namespace) -> Any:
 def read_question(arguments: argparse.Namespace) -> tuple[ImportedModel, Space, Property]:
     """The model, the space and the property that `add_model`, `--space` and `add_question` name, and that they fit."""
     prop = property_of(arguments)
-    space = load_space(arguments)
-    prop.check(space)
-    return read_model(arguments), space, prop
+    return *read_model_and_space(arguments, prop), prop
 
 
 def load_space(arguments: argparse.Namespace) -> Space:
@@ -152,6 +150,33 @@ def load_space(arguments: argparse.Namespace) -> Space:
 
     space = Space.load(arguments.space)
     return space.with_rules(arguments.rule) if arguments.rule else space
+
+
+def read_model_and_space(arguments: argparse.Namespace, prop: Property | None = None) -> tuple[ImportedModel, Space]:
+    """The model and the space, with the masses of `add_population` where the command has them; the property fits them."""
+    people = getattr(arguments, "population", None)
+    for option in ("population_where", "components"):
+        if people is None and getattr(arguments, option, None) is not None:
+            raise CommandError(f"--{option.replace('_', '-')}: give the table with --population")
+    space = load_space(arguments)
+    if prop is not None:
+        prop.check(space)
+    model = read_model(arguments)
+    return model, space if people is None else _populated(space, model, arguments)
+
+
+def _populated(space: Space, model: ImportedModel, arguments: argparse.Namespace) -> Space:
+    """The space with the masses of the table, and on standard error how they were taken."""
+    from boxqte.report.populations import masses_text
+    from boxqte.space.populations import population
+    from boxqte.space.tables import read_table
+
+    table, where = read_table(arguments.population), arguments.population_where
+    found = population(space, table, where=where, components=arguments.components or 1, model=model)
+    if not arguments.quiet:
+        for line in masses_text(found, arguments.population).splitlines():
+            print(f"boxqte: {line}", file=sys.stderr)
+    return found.space
 
 
 def read_result(arguments: argparse.Namespace) -> Quantification:
@@ -258,6 +283,17 @@ def add_rules(parser: Any) -> None:
                         "PhD)\"; repeat it for more")  # fmt: skip
 
 
+def add_population(parser: argparse.ArgumentParser) -> None:
+    """Masses that follow a table; `read_model_and_space` takes them."""
+    group = parser.add_argument_group("which inputs count, and how much")
+    group.add_argument("--population", metavar="DATA.csv",
+                       help="the masses are the frequencies of each attribute's values in this table")  # fmt: skip
+    group.add_argument("--population-where", metavar="CONDITION", help="only of the rows that satisfy the condition")
+    group.add_argument("--components", metavar="auto|K",
+                       help="of --population: fit a mixture of so many products, which knows what values occur together; auto: "
+                       "as many as pay off (default 1: every attribute by itself)")  # fmt: skip
+
+
 def add_reading(parser: Any) -> None:
     """How the model is read; `read_model` reads it so."""
     parser.add_argument("--allow-pickle", action="store_true", help="unpickle the file, which runs code in it")
@@ -326,6 +362,18 @@ def add_display(parser: argparse.ArgumentParser) -> Any:
     out.add_argument("--quiet", action="store_true", help="no progress and no notes")
     out.add_argument("--no-color", action="store_true", help="no colours (so does the environment's NO_COLOR)")
     return out
+
+
+def add_explorer(out: Any) -> None:
+    """The option of commands that write a report."""
+    out.add_argument("--explorer", action="store_true",
+                     help="with --html: also a part with scripts, to try inputs (two classes)")  # fmt: skip
+
+
+def check_explorer(arguments: argparse.Namespace) -> None:
+    """The explorer is a part of the report."""
+    if arguments.explorer and arguments.html is None:
+        raise CommandError("--explorer: is a part of the report; expected --html REPORT.html too")
 
 
 def wants_colors(arguments: argparse.Namespace, stream: Any) -> bool:

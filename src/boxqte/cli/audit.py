@@ -7,16 +7,19 @@ import contextlib
 import shlex
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from boxqte.cli.arguments import (
     CommandError,
     add_display,
+    add_explorer,
     add_newer_questions,
     add_one_hot,
     add_reading,
     add_rules,
     add_work,
+    check_explorer,
     check_output,
     converter,
     given_model,
@@ -29,14 +32,14 @@ from boxqte.cli.arguments import (
     write_json,
     write_text,
 )
-from boxqte.cli.wording import in_flags
+from boxqte.cli.wording import in_flags, inference_in_flags
 
 if TYPE_CHECKING:
     from boxqte.api.audit import Audit
 
 INTERRUPTED = 130
 NEWER = ("partner_kappa", "max_change", "monotone", "on", "score_at_most", "scale")
-OUTPUTS = ("html", "json", "save_space", "junit", "markdown")
+OUTPUTS = ("html", "json", "save_space", "junit", "markdown", "model_card")
 
 
 def add_parser(commands: Any) -> None:
@@ -56,8 +59,12 @@ def add_parser(commands: Any) -> None:
                       help="seconds for everything, the report too (default 300; inf: no limit)")  # fmt: skip
     out = add_display(parser)
     out.add_argument("--html", metavar="REPORT.html", help="write the report: one file, readable offline")
+    add_explorer(out)
+    for who, what in (("author", "who made the audit"), ("reviewer", "who reviews it"), ("purpose", "what it is for")):
+        out.add_argument(f"--{who}", metavar="TEXT", default="", help=f"{what}, for the report")
     out.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
     out.add_argument("--save-space", metavar="SPACE.json", help="write the inferred space, to edit it and use it again")
+    out.add_argument("--model-card", metavar="FILE", help="write a section for a model card, in Markdown")
     out.add_argument("--junit", metavar="FILE", help="with --require or --policy: write JUnit XML")
     out.add_argument("--markdown", metavar="FILE", help="with --require or --policy: write a Markdown summary")
     parser.set_defaults(run=run)
@@ -65,8 +72,14 @@ def add_parser(commands: Any) -> None:
 
 def _add_space(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the input space")
-    group.add_argument("--data", metavar="TRAIN.csv", help="the training data, to infer the space from")
-    group.add_argument("--space", metavar="SPACE.json", help="the input space, instead of --data")
+    group.add_argument(
+        "--data", metavar="TRAIN.csv", help="the training data, to infer the space from and to compare with"
+    )
+    group.add_argument("--space", metavar="SPACE.json", help="the input space, where it is not to be inferred")
+    group.add_argument("--worlds", metavar="A,B", action="append",
+                       help="what is asked about beside the space: population, rows (default: both, with --data)")  # fmt: skip
+    group.add_argument("--components", metavar="auto|K", default="auto",
+                       help="products in the population; auto (default): as many as pay off, up to 8")  # fmt: skip
     add_rules(group)
     group.add_argument("--label", metavar="COLUMN", help="the target column of the data, which is no attribute")
     for kind in ("categorical", "integer", "real"):
@@ -101,6 +114,7 @@ def _add_asked(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     for option in OUTPUTS:
         check_output(getattr(arguments, option), f"--{option.replace('_', '-')}")
+    check_explorer(arguments)
     sensitive = _check(arguments)
     from boxqte.api.audit import audit
     from boxqte.report.progress import show_questions
@@ -116,6 +130,8 @@ def run(arguments: argparse.Namespace) -> int:
             space=arguments.space,
             rules=arguments.rule or (),
             label=arguments.label,
+            worlds=None if arguments.worlds is None else read_names(arguments.worlds, "--worlds"),
+            components=arguments.components,
             epsilon=epsilon,
             kappa=arguments.kappa,
             tie=arguments.tie,
@@ -137,8 +153,13 @@ def run(arguments: argparse.Namespace) -> int:
             progress=progress,
             allow_pickle=arguments.allow_pickle,
             threshold=arguments.decision_threshold,
+            author=arguments.author,
+            reviewer=arguments.reviewer,
+            purpose=arguments.purpose,
             command=shlex.join(["boxqte", *arguments.typed]),
         )
+    if found.inference is not None:
+        found = replace(found, inference=inference_in_flags(found.inference, arguments.command))
     if "-" not in [getattr(arguments, option) for option in OUTPUTS]:
         # before the files: regions and examples for the report take a while
         print(in_flags(audit_text(found), arguments.command), flush=True)
@@ -146,12 +167,13 @@ def run(arguments: argparse.Namespace) -> int:
         write_json(arguments.save_space, found.space.to_json()),
         write_json(arguments.json, found.to_json()),
     ]
+    unwritten.append(write_text(arguments.model_card, found.to_model_card() if arguments.model_card else ""))
     if found.gate is not None:
         unwritten.append(write_text(arguments.junit, found.gate.to_junit() if arguments.junit else ""))
         unwritten.append(write_text(arguments.markdown, found.gate.to_markdown() if arguments.markdown else ""))
     if arguments.html:
         with _steps(arguments, found) as say:
-            page = found.to_html(progress=say)
+            page = found.to_html(progress=say, explorer=arguments.explorer)
         unwritten.append(write_text(arguments.html, page))
     raise_first(*unwritten)
     if arguments.html and not arguments.quiet:
@@ -165,9 +187,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _check(arguments: argparse.Namespace) -> list[str]:
     if arguments.model is None:
         raise CommandError("audit: the model is missing; expected boxqte audit MODEL, or `model` in boxqte.toml")
-    if (arguments.data is None) == (arguments.space is None):
-        found = "neither" if arguments.data is None else "both"
-        raise CommandError(f"audit: expected --data TRAIN.csv or --space SPACE.json, found {found}")
+    if arguments.data is None and arguments.space is None:
+        raise CommandError("audit: expected --data TRAIN.csv or --space SPACE.json, or both, found neither")
     if arguments.sensitive is None:
         raise CommandError("audit: --sensitive is missing; expected the sensitive attributes, such as sex,race")
     if arguments.require is None and arguments.policy is None and (arguments.junit or arguments.markdown):
@@ -184,7 +205,7 @@ def audit_text(found: Audit) -> str:
 
     parts = [str(found.inference) if found.inference is not None else space_text(found.space), "", str(found), ""]
     parts.append(
-        "measure: the share of the confident inputs, over the whole space above, that is treated fairly (for\n"
+        "the numbers: the share of the confident inputs that is treated fairly, over the whole space above unless said (for\n"
         "robustness: whose class no small change turns; for scores and monotonicity: that no other input contradicts);\n"
         "exact or certain, rounded outward where two bounds are shown"
     )

@@ -12,17 +12,18 @@ from boxqte.cli import smtlib
 from boxqte.cli.arguments import (
     INTERRUPTED,
     OK,
-    CommandError,
     add_display,
+    add_explorer,
     add_model_and_space,
+    add_population,
     add_question,
     add_work,
+    check_explorer,
     check_output,
     converter,
-    load_space,
     property_of,
     raise_first,
-    read_model,
+    read_model_and_space,
     wants_colors,
     write_json,
     write_text,
@@ -42,9 +43,7 @@ def add_parser(commands: Any) -> None:
         description="Measure fairness (with --sensitive) or robustness (without) over the whole input space.",
     )
     add_model_and_space(parser)
-    parser.add_argument("--population", metavar="DATA.csv",
-                        help="the masses are the frequencies of each attribute's values in this table")  # fmt: skip
-    parser.add_argument("--population-where", metavar="CONDITION", help="only of the rows that satisfy the condition")
+    add_population(parser)
     asked = add_question(parser)
     asked.add_argument("--require", metavar="R", help="the least measure: stops once that is decided; exit code 0 it "
                        "holds, 1 it is violated, 3 undecided")  # fmt: skip
@@ -60,6 +59,7 @@ def add_parser(commands: Any) -> None:
     out = add_display(parser)
     out.add_argument("--json", metavar="FILE", help="write the result as JSON; - is standard output")
     out.add_argument("--html", metavar="REPORT.html", help="write the report: one file, readable offline")
+    add_explorer(out)
     out.add_argument("--certificate", metavar="FILE", help="write the proof here; boxqte certify checks it")
     parser.set_defaults(run=run)
 
@@ -67,6 +67,7 @@ def add_parser(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     check_output(arguments.json, "--json")
     check_output(arguments.html, "--html")
+    check_explorer(arguments)
     check_output(arguments.checkpoint, "--checkpoint")
     check_output(arguments.certificate, "--certificate")
     prop = property_of(arguments)
@@ -81,13 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
     engine = arguments.engine or DEFAULT_ENGINE
     confidence = [] if arguments.confidence is None else [f"confidence={arguments.confidence}"]
     options = smtlib.switched(engine, read_options(engine, [*arguments.option, *confidence]), arguments)
-    space = load_space(arguments)
-    prop.check(space)
-    if arguments.population is not None:
-        space = _population(space, arguments)
-    elif arguments.population_where is not None:
-        raise CommandError("--population-where: give the table with --population")
-    model = read_model(arguments)
+    model, space = read_model_and_space(arguments, prop)
     colors = wants_colors(arguments, sys.stderr)
     limit = arguments.time_limit
     with (
@@ -122,7 +117,8 @@ def run(arguments: argparse.Namespace) -> int:
         _hint(prop, space)
     raise_first(unwritten)
     if arguments.html is not None:
-        raise_first(write_text(arguments.html, result.to_html(command=shlex.join(["boxqte", *arguments.typed]))))
+        page = result.to_html(command=shlex.join(["boxqte", *arguments.typed]), explorer=arguments.explorer)
+        raise_first(write_text(arguments.html, page))
     interrupted = result.status is Status.INTERRUPTED
     if interrupted or (arguments.checkpoint is not None and not result.converged):
         print(_how_to_go_on(arguments, interrupted), file=sys.stderr)
@@ -162,19 +158,6 @@ def _say_verdict(requirement: Requirement, result: Result, stream: Any) -> int:
     reason = f"; {check.why}" if check.why else ""
     print(f"{'required':<20} at least {plain(requirement.at_least)}: {check.verdict}{reason}", file=stream)
     return check.verdict.exit_code
-
-
-def _population(space: Space, arguments: argparse.Namespace) -> Space:
-    """The space with the masses of the table, and on standard error how they were taken."""
-    from boxqte.space.populations import population
-    from boxqte.space.tables import read_table
-
-    found = population(space, read_table(arguments.population), where=arguments.population_where)
-    if not arguments.quiet:
-        print(f"boxqte: masses from {found.rows:,} rows of {arguments.population}", file=sys.stderr)
-        for note in found.notes:
-            print(f"boxqte:   {note}", file=sys.stderr)
-    return found.space
 
 
 def _hint(prop: Property, space: Space) -> None:

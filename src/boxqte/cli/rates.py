@@ -11,12 +11,12 @@ from boxqte.cli.arguments import (
     OK,
     add_display,
     add_model_and_space,
+    add_population,
     add_work,
     check_output,
     converter,
-    load_space,
     raise_first,
-    read_model,
+    read_model_and_space,
     read_names,
     wants_colors,
     write_json,
@@ -32,6 +32,7 @@ def add_parser(commands: Any) -> None:
         "1 it is violated, 3 undecided; 2 bad input; 130 interrupted.",
     )
     add_model_and_space(parser)
+    add_population(parser)
     asked = parser.add_argument_group("what is asked")
     asked.add_argument("--sensitive", metavar="A,B", action="append", required=True,
                        help="the attribute whose values are the groups; several: every combination is one")  # fmt: skip
@@ -57,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     from boxqte.report.rates import rates_text
     from boxqte.space.tables import read_table
 
-    space, model = load_space(arguments), read_model(arguments)
+    model, space = read_model_and_space(arguments)
     data = None if arguments.data is None else read_table(arguments.data)
     title, limit = f"group rates by {', '.join(names)}", arguments.time_limit
     colors = wants_colors(arguments, sys.stderr)

@@ -10,6 +10,7 @@ from boxqte.basics.numbers import CELL, number_text
 from boxqte.cli.arguments import (
     add_display,
     add_model_and_space,
+    add_population,
     add_question,
     add_work,
     check_output,
@@ -30,6 +31,7 @@ def add_parser(commands: Any) -> None:
         description="Where the counterexamples are: the regions with the most of them as rules, largest first.",
     )
     add_model_and_space(parser)
+    add_population(parser)
     asked = add_question(parser)
     asked.add_argument("--where", metavar="CONDITION", help="only x that satisfy it count: age >= 60 and sex == 'f'")
     add_work(parser, "--time-limit", "--workers", "--memory-limit")

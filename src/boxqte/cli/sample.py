@@ -9,6 +9,7 @@ from typing import Any
 from boxqte.cli.arguments import (
     add_display,
     add_model_and_space,
+    add_population,
     add_question,
     add_work,
     check_output,
@@ -28,6 +29,7 @@ def add_parser(commands: Any) -> None:
         "then those of x' with a prime.",
     )
     add_model_and_space(parser)
+    add_population(parser)
     asked = add_question(parser)
     asked.add_argument("--where", metavar="CONDITION", help="only x that satisfy it: age >= 60 and sex == 'f'")
     asked.add_argument("-n", dest="count", metavar="N", type=converter(read_count, "a whole number"), default=10,

@@ -10,11 +10,11 @@ from boxqte.cli.arguments import (
     OK,
     add_display,
     add_model_and_space,
+    add_population,
     add_work,
     check_output,
-    load_space,
     raise_first,
-    read_model,
+    read_model_and_space,
     read_names,
     wants_colors,
     write_json,
@@ -29,6 +29,7 @@ def add_parser(commands: Any) -> None:
         "share changes by how much, as certain bounds.",
     )
     add_model_and_space(parser)
+    add_population(parser)
     asked = parser.add_argument_group("what is asked")
     asked.add_argument("--sensitive", metavar="A,B", action="append", required=True, help="what may be exchanged")
     asked.add_argument("--scale", choices=("probability", "margin", "value"), default="probability",
@@ -51,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     from boxqte.report.progress import show_questions
     from boxqte.report.score_changes import score_changes_text
 
-    space, model = load_space(arguments), read_model(arguments)
+    model, space = read_model_and_space(arguments)
     with show_questions(quiet=arguments.quiet, color=wants_colors(arguments, sys.stderr)) as progress:
         found = score_changes(
             model,

@@ -21,7 +21,7 @@ from boxqte.basics.toml import a_table, known_fields, read_toml
 from boxqte.errors import ConfigError
 
 FILE = "boxqte.toml"
-PATHS = {"model", "data", "space", "policy", "html", "json", "junit", "markdown", "save-space", "checkpoint",
+PATHS = {"model", "data", "space", "population", "policy", "html", "json", "junit", "markdown", "save-space", "checkpoint",
          "certificate", "output"}  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""`boxqte space infer` and `boxqte space show`."""
+"""`boxqte space infer`, `boxqte space fit` and `boxqte space show`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from boxqte.cli.arguments import (
     add_reading,
     add_rules,
     check_output,
+    converter,
     raise_first,
+    read_count,
     read_model,
     read_names,
     read_one_hot,
@@ -31,8 +33,9 @@ def add_parser(commands: Any) -> None:
     space = commands.add_parser("space", help="make or show an input space", description="Make or show an input space.")
     spaces = space.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_infer(spaces)
+    _add_fit(spaces)
     show = spaces.add_parser("show", help="show a space", description="Show a space as a table.")
-    show.add_argument("space", metavar="SPACE.json")
+    show.add_argument("space", metavar="SPACE.json", help="a space, or a population (boxqte space fit)")
     show.set_defaults(run=_show)
 
 
@@ -67,6 +70,47 @@ def _add_infer(spaces: Any) -> None:
     parser.add_argument("--model", metavar="MODEL", help="use the model's columns and categories")
     add_reading(parser)
     parser.set_defaults(run=_infer)
+
+
+def _add_fit(spaces: Any) -> None:
+    parser = spaces.add_parser(
+        "fit",
+        help="fit a population to data",
+        description="Fit a mixture of products to the rows of a table, so that attributes depend on each other as they do in "
+        "the rows, and say what it captures. The file is a space for every command: --space PEOPLE.json.",
+    )
+    parser.add_argument("data", metavar="DATA.csv", help="the rows (CSV or Parquet)")
+    parser.add_argument("--space", metavar="SPACE.json", required=True, help="the input space (boxqte space infer)")
+    parser.add_argument("-o", "--output", metavar="PEOPLE.json", required=True, help="- is standard output")
+    parser.add_argument("--components", metavar="auto|K", default="auto",
+                        help="how many products; auto (default): doubled up to 32 while that raises the log-likelihood of "
+                        "rows that the fit has not seen")  # fmt: skip
+    parser.add_argument("--where", metavar="CONDITION", help="only the rows that satisfy the condition")
+    parser.add_argument("--seed", metavar="S", type=converter(read_count, "a whole number"), default=0,
+                        help="the same seed gives the same file (default 0)")  # fmt: skip
+    parser.add_argument("--model", metavar="MODEL", help="divide numeric attributes where this model tests them, too")
+    add_reading(parser)
+    parser.set_defaults(run=_fit)
+
+
+def _fit(arguments: argparse.Namespace) -> int:
+    check_output(arguments.output, "--output")
+    from boxqte.report.populations import population_text
+    from boxqte.space.populations import Population
+    from boxqte.space.tables import read_table
+
+    model = None if arguments.model is None else read_model(arguments)
+    found = Population.fit(
+        read_table(arguments.data),
+        arguments.space,
+        arguments.components,
+        random_state=arguments.seed,
+        model=model,
+        where=arguments.where,
+    )
+    raise_first(write_json(arguments.output, found.to_json()))
+    print(population_text(found), file=sys.stderr if arguments.output == "-" else sys.stdout)
+    return OK
 
 
 def _infer(arguments: argparse.Namespace) -> int:
@@ -138,8 +182,13 @@ def _formulas(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _show(arguments: argparse.Namespace) -> int:
+    from boxqte.report.populations import population_text
     from boxqte.report.text import space_text
+    from boxqte.space.populations import Population, is_population
     from boxqte.space.space import Space
 
-    print(space_text(Space.load(arguments.space)))
+    space = Space.load(arguments.space)
+    print(space_text(space))
+    if is_population(arguments.space):
+        print(f"\n{population_text(Population.load(arguments.space))}")
     return OK

@@ -62,6 +62,7 @@ def verification_text(found: Verification, question: str) -> str:
     lines = [f"{'property':<12} {question}", f"{'verdict':<12} {found.verdict} ({found.how}, {found.seconds:.2f} s)"]
     if found.decision:
         lines.append(f"{'decision':<12} {found.decision}")
+    lines += [f"{'remark' if not i else '':<12} {remark}" for i, remark in enumerate(found.remarks)]
     if found.why:
         lines.append(f"{'why':<12} {found.why}")
     if found.x is not None and found.witness is not None:

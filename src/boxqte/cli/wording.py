@@ -9,8 +9,13 @@ import argparse
 import re
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from boxqte.basics.checks import nearest
+
+if TYPE_CHECKING:
+    from boxqte.space.space import Inference
 
 # keyword of the library -> option, where the two have different names
 SYNONYMS = {"random_state": "seed", "robustness": "robustness_rate", "n": "count",
@@ -86,6 +91,12 @@ def in_flags(text: str, command: argparse.ArgumentParser, typed: Sequence[str] =
     if opening and action is not None:
         text = longest(action) + text[opening.end() :]
     return ASSIGNED.sub(assigned, text)
+
+
+def inference_in_flags(inference: Inference, command: argparse.ArgumentParser) -> Inference:
+    """What was inferred, in the words of the command: on the terminal, in its report and in its JSON."""
+    decisions = tuple(replace(d, why=in_flags(d.why, command)) for d in inference.decisions)
+    return replace(inference, decisions=decisions, notes=tuple(in_flags(note, command) for note in inference.notes))
 
 
 def longest(action: argparse.Action) -> str:

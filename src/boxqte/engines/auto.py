@@ -65,7 +65,8 @@ class Auto:
             whole = [Stratum(Fraction(1), grid, WholeSpace(), ())]
             drawn = sample(grid, whole, Decided(), limits, watch, self.options, certain=known_at_first(grid))
             return replace(drawn, details=drawn.details | {"exact_engine": str(refusal)})
-        if outcome.status is not Status.TIME or outcome.open is None:
+        # where memory ends the search, the time that it has not used goes to the draws
+        if outcome.status not in (Status.TIME, Status.MEMORY) or outcome.open is None:
             return outcome
         # Draws are from the open boxes, so what they are added to is what is proved outside of these.
         outside = outcome.outside or outcome.decided

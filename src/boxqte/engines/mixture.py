@@ -70,7 +70,7 @@ def run_pieces(
         drawn = _drawn(pieces, nothing, Decided(), limits, watch, engine.options, _at_first(pieces))
         return Answered(replace(drawn, details=drawn.details | {"exact_engine": str(refusal)}), nothing)
     whole = certain.whole
-    if whole.status is not Status.TIME:
+    if whole.status not in (Status.TIME, Status.MEMORY):
         return certain
     drawn = _drawn(pieces, certain.pieces, whole.outside or whole.decided, limits, watch, engine.options, whole.decided)
     both = replace(drawn, rounding_ambiguous=whole.rounding_ambiguous, details=whole.details | drawn.details)

@@ -64,7 +64,7 @@ def build_any_grid(ensemble: TreeEnsemble, space: Space, prop: Property) -> AnyG
             f"{what}: cuts cells further, so that they cannot count the same; leave it out, or the space's mass 'cells'"
         )
     windows: dict[int, list[tuple[int, int]]] = {}
-    owner = match_columns(ensemble, space)
+    owner = match_columns(ensemble, space, prop.sensitive)
     nodes, test_of_node = distinct_tests(ensemble)
     features = ensemble.feature[nodes]
     axis_of_test = np.array([at for at, _ in owner], np.int64)[features]
@@ -175,11 +175,12 @@ def _by_probability(ensemble: TreeEnsemble, prop: Property) -> bool:
     return asks and ensemble.link != "mean"
 
 
-def match_columns(ensemble: TreeEnsemble, space: Space) -> list[tuple[int, int]]:
+def match_columns(ensemble: TreeEnsemble, space: Space, sensitive: Sequence[str]) -> list[tuple[int, int]]:
     """For each model feature, the attribute and the column of that attribute that feed it.
 
     By name; by position where the model carries no names of its own (f0, f1, ... / Column_0, ... / x0, ...). The
-    attribute that chooses a decision threshold may be one that feeds none.
+    attribute that chooses a decision threshold may be one that feeds none; and so may, by name, those that the question or
+    the space calls sensitive: a model that is not given one cannot depend on it, which is an answer.
     """
     rule = None if ensemble.decision is None else ensemble.decision.attribute
     if rule is not None and rule not in space.names:
@@ -199,10 +200,13 @@ def match_columns(ensemble: TreeEnsemble, space: Space) -> list[tuple[int, int]]
             f"the model has a column '{absent[0]}' that no attribute of the space feeds; the space has {_listed(where)}"
         )
     taken = set(names)
-    extra = [column for column in where if column not in taken]
+    unread = {a.name for a in space if not any(ensemble.own_name(column) in taken for column in a.columns)}
+    unread &= {*sensitive, *space.sensitive}
+    extra = [column for column, (i, _) in where.items() if column not in taken and space.names[i] not in unread]
     if extra:
         raise SpaceError(
-            f"the space has a column '{extra[0]}' that the model does not take; the model takes {_listed(names)}"
+            f"the space has a column '{extra[0]}' that the model does not take; the model takes {_listed(names)}, and only "
+            "a sensitive attribute may be none of them"
         )
     return [where[name] for name in names]
 

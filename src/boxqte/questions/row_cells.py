@@ -30,7 +30,7 @@ class RowCells:
 def read_rows(grid: AnyGrid, table: Table) -> RowCells:
     """The rows of a table as the grid's model would be given them."""
     ensemble, space = grid.ensemble, grid.space
-    owner = match_columns(ensemble, space)
+    owner = match_columns(ensemble, space, grid.property.sensitive)
     codes = {
         attribute.name: list(map(tuple, attribute_codes(attribute, ensemble, feature_of(owner, i)).tolist()))
         for i, attribute in enumerate(space)

@@ -7,14 +7,14 @@ from html import escape
 from boxqte.answers.result import Result
 from boxqte.auditing.audit import Audit
 from boxqte.basics.numbers import LONG
-from boxqte.report.text import audit_table, between, measure_text, numbered_remarks, statistical_text
+from boxqte.report.text import audit_table, between, noted_measure, numbered_remarks, statistical_text
 
 
 def result_html(result: Result) -> str:
     """One result."""
     rows = [
         ("question", str(result.property)),
-        ("measure", measure_text(result)),
+        ("measure", noted_measure(result)),
         *([("statistical", statistical_text(result, LONG))] if result.statistical is not None else []),
         *(("remark", remark) for remark in result.remarks),
         ("guarantee", result.guarantee()),

@@ -26,11 +26,13 @@ def rates_text(found: GroupRates) -> str:
         ("question", f"the share of class 1 by {', '.join(found.sensitive)}; world: {found.world}"),
         ("decision", found.decision),
         ("status", f"{found.status}, {found.seconds:.2f} s"),
+        *(("remark", remark) for remark in found.remarks),
     ]
     ratio = ratio_text(found) + ("" if found.ratio is None else ", the smallest rate by the largest")
     tail = [
         ("difference", f"{_long(found.difference)}, the largest rate minus the smallest"),
         ("ratio", ratio),
+        *_likely(found),
         ("guarantee", GUARANTEE),
     ]
     if found.rows_outside:
@@ -45,13 +47,26 @@ def rates_text(found: GroupRates) -> str:
 def rates_table(found: GroupRates) -> list[tuple[str, ...]]:
     """The head, then a row a group; all numbers are certain bounds but those of the rows."""
     rows: list[tuple[str, ...]] = [("group", "share of the space", "rate of class 1", "by the best rate")]
+    if found.statistical is not None:
+        rows[0] += ("statistical",)
     for group in found.groups:
         ratio = "" if group.ratio is None else _cell(group.ratio)
-        rows.append((group.name, number_text(group.mass, group.mass, CELL), _cell(group.rate), ratio))
+        drawn = () if found.statistical is None else ("" if group.statistical is None else _cell(group.statistical),)
+        rows.append((group.name, number_text(group.mass, group.mass, CELL), _cell(group.rate), ratio, *drawn))
     if found.confidence is not None:
         rows[0] += (f"in the rows (interval at {found.confidence:g})",)
         rows[1:] = [(*row, "" if g.data is None else _rows_text(g.data)) for row, g in zip(rows[1:], found.groups)]
     return rows
+
+
+def _likely(found: GroupRates) -> list[tuple[str, str]]:
+    """What random inputs say where the certain bounds are wide."""
+    if found.statistical is None:
+        return []
+    said, sure = found.statistical, found.statistical.confidence
+    gap = number_text(said.difference.lower, said.difference.upper, LONG, confidence=sure)
+    ratio = "unknown" if said.ratio is None else number_text(said.ratio.lower, said.ratio.upper, LONG, confidence=sure)
+    return [("statistical", f"difference {gap}"), ("", f"ratio {ratio}")]
 
 
 def _rows_text(rows: RowRate) -> str:

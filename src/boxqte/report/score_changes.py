@@ -37,6 +37,7 @@ def score_changes_text(found: ScoreChanges) -> str:
         ),
         ("decision", found.decision),
         ("status", f"{found.status}, {found.seconds:.2f} s"),
+        *(("remark", remark) for remark in found.remarks),
     ]
     tail = [
         (

@@ -98,7 +98,7 @@ def _measure_lines(result: Result) -> list[str]:
     if result.undefined or result.bounds is None:
         return [_line("measure", f"{measure_text(result)}, so there is no share to give")]
     share = f"{share_text(result)} of the confident inputs are {result.property.treated}"
-    lines = [_line("measure", measure_text(result)), _line("", share)]
+    lines = [_line("measure", noted_measure(result)), _line("", share)]
     if result.value is None and result.converged:
         few = short_up(result.confident.upper)
         lines.append(_line("", f"at most {few} of all inputs are confident: too few for floating point to tell more"))
@@ -133,8 +133,7 @@ def measure_text(result: Result, style: Style = LONG) -> str:
     """
     ends = result.decided.measure()
     if result.undefined or ends is None:
-        why = f": no input is confident at kappa {plain(result.property.kappa)}" if style is LONG else ""
-        return f"undefined{why}"
+        return f"undefined: no input is confident at kappa {plain(result.property.kappa)}"
     return number_text(*ends, style)
 
 
@@ -148,6 +147,41 @@ def statistical_text(result: Result, style: Style = SHORT) -> str:
     """The statistical interval, marked as such; empty if no points were drawn."""
     found = result.statistical
     return "" if found is None else number_text(found.lower, found.upper, style, confidence=found.confidence)
+
+
+def best_text(result: Result | None, style: Style = SHORT) -> str:
+    """The measure where it is known, else the statistical interval where there is one; empty if nothing was asked."""
+    if result is None:
+        return ""
+    known = result.statistical is None or result.value is not None or result.undefined
+    return measure_text(result, style) if known else statistical_text(result, style)
+
+
+def rows_text(found: Empirical | None, style: Style = SHORT) -> str:
+    """The measure of rows, and the interval for the people behind them; empty if nothing was asked."""
+    if found is None:
+        return ""
+    if found.measure is None or found.lower is None or found.upper is None:
+        return "undefined"
+    interval = number_text(found.lower, found.upper, style, confidence=found.confidence)
+    if found.drawn is not None:  # the rows that were not decided may be otherwise
+        return interval
+    fair = Fraction(found.confident - found.unfair, found.confident)
+    return f"{number_text(fair, fair, style)}; {interval}"
+
+
+def noted_measure(result: Result, style: Style = LONG) -> str:
+    """The measure, and in a few words what it does not say.
+
+    Examples
+    --------
+    >>> from boxqte import Robustness, quantify
+    >>> from boxqte.examples import loan_ensemble, loan_space
+    >>> noted_measure(quantify(loan_ensemble(), loan_space(), Robustness(0)), SHORT)
+    '1 (exact); epsilon moves no attribute'
+    """
+    caveats = () if result.undefined else result.caveats  # an undefined measure says why
+    return "; ".join([measure_text(result, style), *caveats])
 
 
 def numbered_remarks(results: Iterable[Result]) -> dict[str, int]:
@@ -215,6 +249,9 @@ def space_text(space: Space) -> str:
     ]
     if space.label is not None:
         lines.append(_line("label", space.label))
+    if space.components:
+        words = f"a mixture of {len(space.components)} products; the masses above are each attribute's own in all of it"
+        lines.append(_line("mass", words))
     for number, rule in enumerate(space.rules):
         lines.append(_line("" if number else "rules", rule.text))
     if space.rules:
@@ -366,7 +403,7 @@ def required_words(requirement: Requirement) -> str:
 def found_words(check: Check) -> str:
     """What was found about a requirement: the measure, or the ratio of group rates."""
     if check.rates is not None:
-        return ratio_text(check.rates)
+        return "; ".join([ratio_text(check.rates), *check.rates.remarks])
     return "not asked" if check.result is None else answer_words(check.result)
 
 
@@ -385,21 +422,26 @@ def gate_text(report: GateReport) -> str:
 
 def audit_table(audit: Audit) -> list[list[str]]:
     """The head, then a row a question; columns that nothing has are left out."""
-    shown = [True, True, any(r.statistical is not None for r in audit.results), True, True, audit.gate is not None]
-    rows = [["question", "measure", "statistical", "status", "seconds", "verdict"], *audit_answers(audit)]
-    return [[cell for cell, wanted in zip(row, shown) if wanted] for row in rows]
+    drawn = any(r.statistical is not None for r in audit.results)
+    people, rows = audit.population is not None, audit.data is not None
+    shown = [True, True, drawn, people, rows, True, True, audit.gate is not None]
+    measure = "over the space" if people or rows else "measure"
+    head = ["question", measure, "statistical", "over the population", "in the rows", "status", "seconds", "verdict"]
+    return [[cell for cell, wanted in zip(row, shown) if wanted] for row in [head, *audit_answers(audit)]]
 
 
 def audit_answers(audit: Audit) -> list[list[str]]:
-    """A row a question: its name with its remarks, measure, interval, status, seconds and verdicts."""
+    """A row a question: its name, the measure with what it does not say, interval, other worlds, status, seconds, verdicts."""
     remarks = numbered_remarks(audit.results)
     rows = []
     for question in audit.questions:
         r = question.result
-        row = [question.name, "", "", question.status, ""]
+        row = [question.name, "", ""]
         if r is not None:
-            name = question.name + "".join(f" [{remarks[remark]}]" for remark in r.remarks)
-            row = [name, measure_text(r, SHORT), statistical_text(r), question.status, f"{r.seconds:.1f}"]
+            marks = "".join(f" [{remarks[remark]}]" for remark in r.remarks)
+            row = [question.name, noted_measure(r, SHORT) + marks, statistical_text(r)]
+        row += [best_text(question.population), rows_text(question.rows), question.status]
+        row.append("" if r is None else f"{r.seconds:.1f}")
         rows.append([*row, ", ".join(str(c.verdict) for c in audit.checks_of(question))])
     return rows
 
@@ -409,22 +451,42 @@ def audit_text(audit: Audit) -> str:
     remarks = numbered_remarks(audit.results)
     rule = [] if audit.model.decision is None else [f"decision: {audit.model.decision.text()}"]
     said = [*(f"[{n}] {remark}" for remark, n in remarks.items()), *audit.notes]
-    answers = [table_text(audit_table(audit)), *rule, *said]
+    answers = [table_text(audit_table(audit)), *rule, *world_lines(audit), *said]
     if audit.rates:
         answers += ["", table_text(audit_rates(audit))]
     return "\n".join(answers)
+
+
+def world_lines(audit: Audit) -> list[str]:
+    """Which question each world answers, where there are several."""
+    worlds = audit.worlds
+    return [f"{world}: {sentence}" for world, sentence in worlds.items()] if len(worlds) > 1 else []
 
 
 def audit_rates(audit: Audit) -> list[tuple[str, ...]]:
     """The head, then a row an attribute: how far its groups' rates of class 1 are apart."""
     rows: list[tuple[str, ...]] = [("group rates by", "lowest", "highest", "difference", "ratio", "status", "seconds")]
     for rates in audit.rates:
-        ends = [(f"{group.name}: {number_text(group.rate.lower, group.rate.upper, CELL)}") for group in rates.ordered]
+        ends = [_group_rate(group.name, group.rate) for group in rates.ordered]
         gap = number_text(rates.difference.lower, rates.difference.upper, CELL)
         seconds = f"{rates.seconds:.1f}"
         row = (", ".join(rates.sensitive), ends[0], ends[-1], gap, ratio_text(rates, SHORT), str(rates.status), seconds)
         rows.append(row)
+        said = rates.statistical
+        if said is not None:  # what random inputs say, below what is certain
+            drawn = [_group_rate(g.name, g.statistical) for g in rates.ordered if g.statistical is not None]
+            gap = number_text(said.difference.lower, said.difference.upper, CELL)
+            ratio = (
+                ""
+                if said.ratio is None
+                else number_text(said.ratio.lower, said.ratio.upper, SHORT, confidence=said.confidence)
+            )
+            rows.append(("  statistical", drawn[0], drawn[-1], gap, ratio, "", ""))
     return rows
+
+
+def _group_rate(name: str, rate: Bounds) -> str:
+    return f"{name}: {number_text(rate.lower, rate.upper, CELL)}"
 
 
 def empirical_text(found: Empirical, prop: Property) -> str:
@@ -435,6 +497,7 @@ def empirical_text(found: Empirical, prop: Property) -> str:
     ]
     if found.decision:
         lines.insert(1, f"decision            {found.decision}")
+    lines += [_line("remark" if not i else "", remark) for i, remark in enumerate(found.remarks)]
     if found.outside:
         ruled = f" ({found.forbidden:,} of them a rule forbids)" if found.forbidden else ""
         lines.append(f"                    {found.outside:,} rows lie outside the space{ruled} and count for nothing")

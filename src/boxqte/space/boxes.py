@@ -23,12 +23,14 @@ def allowed_share(forbidden: Iterable[Box], masses: Mapping[int, Sequence[Fracti
     Fraction(1, 2)
     """
     known: dict[frozenset[Box], Fraction] = {}
+    weights: dict[tuple[int, int], Fraction] = {}
 
     def share(boxes: frozenset[Box]) -> Fraction:
-        if not boxes:
-            return Fraction(1)
         if () in boxes:
             return Fraction(0)
+        boxes = _simplified(boxes)
+        if not boxes:
+            return Fraction(1)
         if boxes in known:
             return known[boxes]
         product = Fraction(1)
@@ -43,23 +45,52 @@ def allowed_share(forbidden: Iterable[Box], masses: Mapping[int, Sequence[Fracti
     def branched(boxes: frozenset[Box]) -> Fraction:
         uses = Counter(axis for box in boxes for axis, _ in box)
         axis = max(uses, key=lambda a: (uses[a], -a))
-        weights: dict[frozenset[Box], Fraction] = {}
-        for cell, mass in enumerate(masses[axis]):
-            if mass:
-                left = _left(boxes, axis, cell)
-                weights[left] = weights.get(left, Fraction(0)) + mass
-        return sum((mass * share(left) for left, mass in weights.items()), Fraction(0))
+        parts = [sum(1 << cell for cell, mass in enumerate(masses[axis]) if mass)]
+        for mask in {mask for box in boxes for a, mask in box if a == axis}:
+            parts = [piece for part in parts for piece in (part & mask, part & ~mask) if piece]
+        total = Fraction(0)
+        for part in parts:
+            inside = share(_left(boxes, axis, part))
+            if inside:
+                total += weight(axis, part) * inside
+        return total
+
+    def weight(axis: int, part: int) -> Fraction:
+        if (axis, part) not in weights:
+            weights[axis, part] = sum((m for c, m in enumerate(masses[axis]) if part >> c & 1), Fraction(0))
+        return weights[axis, part]
 
     return share(frozenset(forbidden))
 
 
-def _left(boxes: frozenset[Box], axis: int, cell: int) -> frozenset[Box]:
-    """What is left of the boxes where the axis is known to lie in the cell."""
-    return frozenset(
-        tuple(pair for pair in box if pair[0] != axis)
-        for box in boxes
-        if all(a != axis or mask >> cell & 1 for a, mask in box)
-    )
+def _left(boxes: frozenset[Box], axis: int, part: int) -> frozenset[Box]:
+    """What is left of the boxes where the axis is known to lie in a part, which no box divides."""
+    left = []
+    for box in boxes:
+        own = next((mask for a, mask in box if a == axis), None)
+        if own is None:
+            left.append(box)
+        elif own & part:
+            left.append(tuple(pair for pair in box if pair[0] != axis))
+    return frozenset(left)
+
+
+def _simplified(boxes: frozenset[Box]) -> frozenset[Box]:
+    """The same union: boxes of one axis are joined, and the others are without what these have."""
+    whole: dict[int, int] = {}
+    for box in boxes:
+        if len(box) == 1:
+            axis, mask = box[0]
+            whole[axis] = whole.get(axis, 0) | mask
+    if not whole:
+        return boxes
+    kept: set[Box] = {((axis, mask),) for axis, mask in whole.items()}
+    for box in boxes:
+        if len(box) > 1:
+            rest = tuple((axis, mask & ~whole.get(axis, 0)) for axis, mask in box)
+            if all(mask for _, mask in rest):
+                kept.add(rest)
+    return frozenset(kept)
 
 
 def _groups(boxes: frozenset[Box]) -> list[frozenset[Box]]:

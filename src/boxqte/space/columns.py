@@ -66,13 +66,15 @@ class ModelView:
     """What the model itself writes for missing values: no value of the column, unless the table has it."""
     beside: str | None = None
     """A column that the model itself does not read, but its decision rule does."""
+    unread: tuple[str, ...] = ()
+    """Columns that nothing reads, and that are asked about as sensitive all the same."""
 
 
 def plain_columns(
     table: Table, view: ModelView, one_hot: Mapping[str, Sequence[str]] | str | None, wishes: Mapping[str, Wish]
 ) -> tuple[list[Reading], list[Lookalike]]:
     """One reading a column, or a one-hot group in the place of its first column; and what may be groups as well."""
-    names = tuple(name for name in view.reads if name != view.beside)
+    names = tuple(name for name in view.reads if name != view.beside and name not in view.unread)
     given = {name: wish.whole for name, wish in wishes.items() if wish.whole is not None}
     owner = {c: name for name, attribute in given.items() for c in attribute.columns}
     for column, name in owner.items():
@@ -206,8 +208,14 @@ def _encoded_column(encoded: EncodedColumn, column: Column, missing: MissingRule
     return Reading(encoded.name, Column(column.name, column.storage, held), None, attribute, why)
 
 
-def model_view(model: Any, encoder: Any, names: tuple[str, ...]) -> ModelView:
+def model_view(model: Any, encoder: Any, names: tuple[str, ...], sensitive: Sequence[str] = ()) -> ModelView:
     """Which columns reach the model, and how. An encoder that is given stands between the table and the model."""
+    view = _read_by(model, encoder, names)
+    unread = tuple(name for name in sensitive if name in names and name not in view.reads)
+    return replace(view, reads=(*view.reads, *unread), unread=unread)
+
+
+def _read_by(model: Any, encoder: Any, names: tuple[str, ...]) -> ModelView:
     if encoder is not None:
         named = getattr(encoder, "feature_names_in_", None) is not None
         columns = from_transformer(encoder, None if named else names)

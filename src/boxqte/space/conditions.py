@@ -86,6 +86,11 @@ def whole(attribute: Attribute) -> Part:
     return Part(values=frozenset(range(len(attribute.values))), missing=absent)
 
 
+def _present(attribute: Attribute) -> Part:
+    """The domain without the missing value, which satisfies no comparison."""
+    return replace(whole(attribute), missing=False)
+
+
 def without(attribute: Attribute, part: Part) -> Part:
     """The rest of the domain."""
     everything = whole(attribute)
@@ -270,7 +275,7 @@ class Reader:
         closed = isinstance(operator, (ast.LtE, ast.GtE))
         if attribute.kind == "real" and attribute.low == attribute.high:  # one point, which may lie on the limit
             inside = attribute.low < limit if below else attribute.low > limit
-            return whole(attribute) if inside or (closed and attribute.low == limit) else Part()
+            return _present(attribute) if inside or (closed and attribute.low == limit) else Part()
         if attribute.kind == "integer":  # the first integer that is above the limit, or not below it
             floor = limit.numerator // limit.denominator
             ceiling = -(-limit.numerator // limit.denominator)
@@ -296,7 +301,7 @@ class Reader:
             if attribute.kind == "real":
                 if attribute.low != attribute.high:
                     raise self.refused(f"'{attribute.name}' is real: one value has no mass; give a range")
-                return whole(attribute) if number == attribute.low else Part()
+                return _present(attribute) if number == attribute.low else Part()
             inside = attribute.low <= number <= attribute.high and number.denominator == 1
             return Part(spans=((number, number + 1),)) if inside else Part()
         wanted = self._constant(value, unquoted=True)

@@ -17,6 +17,7 @@ from boxqte.basics.checks import as_names, by_name, whole
 from boxqte.errors import SpaceError
 from boxqte.exact import plain, shown
 from boxqte.space.attributes import MAX_INTEGER, Attribute
+from boxqte.space.codes import asked_about
 from boxqte.space.columns import (
     MassRule,
     MissingRule,
@@ -34,12 +35,14 @@ from boxqte.space.columns import (
 )
 from boxqte.space.frequencies import with_data_mass
 from boxqte.space.onehot import Lookalike
-from boxqte.space.tables import Column, exact_number, table_of
+from boxqte.space.tables import Column, Table, exact_number, table_of
 
 if TYPE_CHECKING:
     pass
 
-FEW = 12  # an integer column with at most so many values may well hold codes; the report then says how to declare it
+FEW = (
+    12  # an integer column with at most so many values may well hold codes: its line says how to declare it; others ask
+)
 
 
 @dataclass(frozen=True)
@@ -105,8 +108,8 @@ def infer_attributes(
         A fitted scikit-learn ColumnTransformer, OneHotEncoder or OrdinalEncoder between the table and the model. The
         table holds the values before encoding, and so does the space; each attribute knows its model columns and codes.
     model
-        The model, live or as a path. Columns that it does not read are left out, and what it treats as a category is
-        categorical.
+        The model, live or as a path. Columns that it does not read are left out, unless they are sensitive, and what it
+        treats as a category is categorical.
     mass
         "uniform", or "data": each attribute's own frequencies in the table, as exact counts (see
         `boxqte.space.frequencies.with_data_mass` for the bins of numeric attributes). "cells": every cell that a model's
@@ -137,7 +140,8 @@ def infer_attributes(
     changes = by_name(overrides, "overrides", SpaceError)
     wishes = read_wishes({"categorical": categorical, "integer": integer, "real": real}, changes)
     names = attribute_columns(table, label)
-    view = model_view(model, encoder, names)
+    chosen = as_names(sensitive, "sensitive", SpaceError)
+    view = model_view(model, encoder, names, chosen)
     wishes |= {name: by_model(wishes.get(name)) for name in view.categories}
     lookalikes: list[Lookalike] = []
     if view.encoded is not None:
@@ -147,19 +151,26 @@ def infer_attributes(
     if view.beside is not None:
         readings.append(Reading(view.beside, table.column(view.beside)))
         wishes.setdefault(view.beside, Wish("categorical", "its values have decision thresholds"))
+    readings += [
+        Reading(name, table.column(name), why=f"{view.why_left_out}, sensitive all the same") for name in view.unread
+    ]
     check_names(wishes, readings, names)
-    attributes, decisions = [], []
+    attributes, decisions, notes = [], [], [str(lookalike) for lookalike in lookalikes]
+    target = None if label is None else _readable(table, label)
     for reading in readings:
         attribute, why = _decided(reading, wishes.get(reading.name, Wish()), mass, missing, max_categories)
         attributes.append(attribute)
         decisions.append(Decision(attribute.name, attribute.kind, describe_domain(attribute), why))
+        guessed = reading.settled is None and reading.name not in wishes and attribute.kind == "integer"
+        if guessed and reading.column is not None and len(reading.column.counts) > FEW:
+            asked = asked_about(reading.column, target)
+            notes += [] if asked is None else [asked]
     decisions += [Decision(name, "left out", "", view.why_left_out) for name in names if name not in view.reads]
-    chosen = as_names(sensitive, "sensitive", SpaceError)
     for name in chosen:
         group = next((a for a in attributes if name in a.columns and a.name != name), None)
         if group is not None and name not in {a.name for a in attributes}:
             raise SpaceError(f"sensitive: '{name}' is a column of the attribute '{group.name}'; name the attribute")
-    return Inferred(tuple(attributes), tuple(decisions), label, chosen, tuple(map(str, lookalikes)))
+    return Inferred(tuple(attributes), tuple(decisions), label, chosen, tuple(notes))
 
 
 def describe_domain(attribute: Attribute, width: int = 40) -> str:
@@ -183,6 +194,14 @@ def describe_domain(attribute: Attribute, width: int = 40) -> str:
                 kept += 1
             text = f"{{{', '.join(texts[:kept])}, ... {texts[-1]}}}, {len(texts)} values"
     return text if attribute.missing is None else f"{text} or missing"
+
+
+def _readable(table: Table, name: str) -> Column | None:
+    """A column that only helps to judge others; None if it is of a kind that has no domain, dates for one."""
+    try:
+        return table.column(name)
+    except SpaceError:
+        return None
 
 
 def _decided(

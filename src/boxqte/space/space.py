@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -182,6 +183,13 @@ class Space:
                              "change it in each of them, or use the space without components")  # fmt: skip
         return self._changed(attributes=given)
 
+    def marked(self, sensitive: Iterable[str]) -> Space:
+        """The same space with these attributes marked as sensitive too, as far as it has them."""
+        wanted = (*self.sensitive, *(name for name in sensitive if name in self.names))
+        space = copy.copy(self)
+        object.__setattr__(space, "sensitive", tuple(dict.fromkeys(wanted)))
+        return space
+
     def with_mass(
         self, masses: Literal["cells"] | Mapping[str, Sequence[Number] | Histogram | Distribution | Mapping[str, Any]]
     ) -> Space:
@@ -354,6 +362,10 @@ class Inference:
     decisions: tuple[Decision, ...]
     notes: tuple[str, ...] = ()
     """What may be otherwise than it was decided, each in one line."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Every decision and note as a JSON object; the space has its own."""
+        return {"decisions": [vars(d) for d in self.decisions], "notes": list(self.notes)}
 
     def to_frame(self) -> pd.DataFrame:
         """The decisions as a pandas table."""

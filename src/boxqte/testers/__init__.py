@@ -121,7 +121,7 @@ def find_idis(
     tests = None if tests is None else checks.whole(tests, "tests")
     random_state = None if random_state is None else checks.whole(random_state, "random_state", 0)
     checks.function(progress, "progress")
-    bound = read_space(space)
+    bound = read_space(space).marked([sensitive])
     at = Coordinates(bound, sensitive)
     tester = make_tester(method, options, batch=batch, variant=variant)
     box = BlackBox(model, bound, input=input, allow_pickle=allow_pickle, threshold=threshold)

@@ -135,7 +135,7 @@ def _function(model: Any, input: Input, space: Space) -> Callable[[Any], Any]:
 def _tree_function(imported: ImportedModel, space: Space) -> tuple[Callable[[Any], Any], dict[int, FloatArray]]:
     ensemble = imported.ensemble
     ensemble.require_classes()
-    owner = match_columns(ensemble, space)
+    owner = match_columns(ensemble, space, ())
     start = np.cumsum([0] + [len(a.columns) for a in space])
     order = np.array([start[i] + j for i, j in owner])
     codes = {

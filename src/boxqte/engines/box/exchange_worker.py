@@ -162,6 +162,28 @@ def root_boxes(problem: Problem) -> BoxArray:
     return root
 
 
+def in_runs(problem: Problem, boxes: BoxArray) -> BoxArray:
+    """The same boxes as the core takes them: on a chain the cells of a box are neighbours, so others are divided.
+
+    The core counts a group of cells more than there are cuts inside a box: two cuts in one gap would be two groups.
+    Boxes without a cell on some axis are left out.
+    """
+    for a in range(problem.n_axes):
+        bits = np.unpackbits(np.ascontiguousarray(boxes[:, a]).view(np.uint8), axis=-1, bitorder="little")
+        starts = bits.copy()
+        starts[:, 1:] &= 1 - bits[:, :-1]
+        n = starts.sum(axis=1, dtype=np.int64) if problem.axes.chain[a] else bits.any(axis=1).astype(np.int64)
+        if (n == 1).all():
+            continue
+        box = np.repeat(np.arange(len(boxes)), n)
+        boxes = boxes[box]
+        if problem.axes.chain[a]:
+            run = np.arange(len(box)) - np.repeat(np.cumsum(n) - n, n)
+            own = bits[box] * (np.cumsum(starts, axis=1)[box] == 1 + run[:, None])
+            boxes[:, a] = np.packbits(own, axis=-1, bitorder="little").view(np.uint64)
+    return boxes
+
+
 def holds_all_mass(problem: Problem, box: npt.NDArray[np.uint64]) -> bool:
     """Whether a box has every cell that has mass, but for sensitive and moving axes, along which boxes are not cut."""
     for i, a in enumerate(problem.axis_ids):

@@ -96,14 +96,16 @@ def _roots(problem: Problem, roots: Roots) -> tuple[BoxArray, Banned]:
     """Where the search starts, cut along the rules (docs/engine.md, Theorem 14)."""
     boxes = exchange_worker.root_boxes(problem) if roots is None else roots(problem)
     if not problem.grid.forbidden:
-        return boxes, NOTHING_BANNED
+        return boxes if roots is None else exchange_worker.in_runs(problem, boxes), NOTHING_BANNED
     whole = len(boxes) == 1 and exchange_worker.holds_all_mass(problem, boxes[0])
     left, gone = cut_boxes(boxes, problem.cutting_rules)
     if not problem.grid.has_tolerance:  # several rules together may leave nobody
         empty = np.concatenate([_nobody(problem, left[at : at + CHUNK]) for at in range(0, len(left) + 1, CHUNK)])
         left, gone = left[~empty], np.concatenate([gone, left[empty]])
     masses = exchange_worker.box_masses(problem, gone).tolist()
-    return left, Banned(math.fsum(masses), problem.grid.forbidden_mass if whole else Fraction(0))
+    return exchange_worker.in_runs(problem, left), Banned(
+        math.fsum(masses), problem.grid.forbidden_mass if whole else Fraction(0)
+    )
 
 
 def _nobody(problem: Problem, boxes: BoxArray) -> npt.NDArray[np.bool_]:

@@ -138,6 +138,10 @@ class Problem:
         """What the bits of a box mean on one of its axes."""
         return self.grid.axes[self.axis_ids[axis]].cells
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickles: the core's copy is made again when it is needed."""
+        return {name: value for name, value in vars(self).items() if name != "core"}
+
 
 def compile_problem(grid: Grid) -> Problem:
     """Renumber axes and cuts, and bring the leaf values into 64 bits (exactly, where they fit)."""
