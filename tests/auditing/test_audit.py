@@ -25,7 +25,7 @@ from boxqte import Fairness, Policy, Requirement, Robustness, audit, quantify
 from boxqte.answers.result import ModelSummary, Result
 from boxqte.api.gate import GateReport
 from boxqte.api.quantify import Quantification
-from boxqte.auditing.audit import Question, _helped, _share_proofs
+from boxqte.auditing.audit import Question, _helped, _of_both, _share_proofs
 from boxqte.auditing.policy import both_runs, judge
 from boxqte.cli.main import main
 from boxqte.engines.protocol import Decided, Limits, Statistical, Status
@@ -440,3 +440,14 @@ def test_only_questions_that_are_alike_share_proofs() -> None:
         assert _helped(plain, decided, other, proved) == Decided(0, 0, Fraction(1, 8))
         assert _helped(other, decided, plain, proved) == Decided(0, 0, Fraction(1, 8))
     assert _helped(plain, decided, plain, proved) == proved
+
+
+def test_rates_that_are_asked_again_keep_what_the_rows_say() -> None:
+    rows = {"income": [100.0, 400.0, 900.0], "race": [0, 2, 2], "age": [30, 60, 50]}
+    first = boxqte.group_rates(loan_ensemble(), loan_space(), "race", data=rows, time_limit=1e-6)
+    longer = boxqte.group_rates(loan_ensemble(), loan_space(), "race")
+    both = _of_both(first, longer)
+    assert isinstance(both, boxqte.GroupRates)
+    assert [group.data for group in both.groups] == [group.data for group in first.groups]
+    assert [group.rate for group in both.groups] == [group.rate for group in longer.groups]
+    assert (both.confidence, both.converged) == (first.confidence, True)

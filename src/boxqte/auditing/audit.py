@@ -379,7 +379,7 @@ def answered(
         rows, said = row_answers(imported, space, [p for _, p in asked], worlds.data, clock, limits.workers)
         notes += said
 
-    def ask(asking: Asking, limit: float | None) -> Result | GroupRates:
+    def ask(asking: Asking, limit: float | None, data: Any = worlds.data) -> Result | GroupRates:
         watcher = None if progress is None else _named(progress, asking.name, limit)
         if asking.property is not None:
             own = replace(limits, time_limit=limit)
@@ -392,7 +392,7 @@ def answered(
             time_limit=limit,
             workers=limits.workers,
             memory_limit=limits.memory_limit,
-            data=worlds.data,
+            data=data,
             progress=watcher,
         )
 
@@ -408,7 +408,7 @@ def answered(
         TimeBudget(None if clock.seconds is None else max(clock.left - kept, 0.0)),
         turns,
         ask,
-        again=lambda asking, before, limit: _of_both(before, ask(asking, limit)),
+        again=lambda asking, before, limit: _of_both(before, ask(asking, limit, None)),
         is_open=lambda _, result: result.status is Status.TIME,
         stopped=lambda result: result.status is Status.INTERRUPTED,
         undecided=lambda _, result: _undecided(result),
@@ -454,8 +454,13 @@ class Asking:
 
 
 def _of_both(before: Result | GroupRates, newer: Result | GroupRates) -> Result | GroupRates:
-    """What two runs of one question say together; rates are those of the longer run."""
-    return both_runs(before, newer) if isinstance(before, Result) and isinstance(newer, Result) else newer
+    """What two runs of one question say together; rates are those of the longer run, beside the rows of the first."""
+    if isinstance(before, Result) and isinstance(newer, Result):
+        return both_runs(before, newer)
+    assert isinstance(before, GroupRates)
+    assert isinstance(newer, GroupRates)
+    groups = tuple(replace(own, data=old.data) for own, old in zip(newer.groups, before.groups))
+    return replace(newer, groups=groups, confidence=before.confidence, rows_outside=before.rows_outside)
 
 
 def _undecided(result: Result | GroupRates | None) -> float:

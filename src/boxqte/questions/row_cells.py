@@ -57,7 +57,7 @@ def read_rows(grid: AnyGrid, table: Table) -> RowCells:
         }
         if attribute.is_numeric:
             edges = [cell.low for cell in axis.refined if cell.low is not None]
-            for value in {v for v in values if v not in WORDS}:
+            for value in {*values} - {*WORDS}:  # each once: comparing fractions with words takes long
                 seen = as_the_model_reads(value, a in narrow) if attribute.kind == "real" else value
                 place[value] = max(bisect_right(edges, (seen, 0)) - 1, 0)
                 if ruled[a] and seen != value:  # rules are about the number as it was written
