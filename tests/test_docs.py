@@ -84,7 +84,8 @@ def test_every_link_on_a_page_leads_to_a_file(page: str) -> None:
 def test_every_option_of_the_command_is_on_its_page(capsys: pytest.CaptureFixture[str]) -> None:
     page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     for line in ("quantify", "space infer", "space fit", "space show", "model show", "audit", "gate", "completion", "smtlib",
-                 "regions", "sample", "verify", "rows", "empirical", "certify", "test", "rates"):  # fmt: skip
+                 "regions", "blame", "sample", "verify", "rows", "empirical", "certify", "test", "rates",
+                 "repair"):  # fmt: skip
         with pytest.raises(SystemExit):
             main([*line.split(), "--help"])
         for option in set(re.findall(r"--[a-z-]+", capsys.readouterr().out)) - {"--help", "--output"}:

@@ -50,6 +50,7 @@ def tried(what: str, question: str, folder: Path) -> None:
             "pairs": lambda: asked(prop).pairs(),
             "restrict": lambda: asked(prop).restrict("age < 50"),
             "profile": lambda: asked(prop).profile("age"),
+            "blame": lambda: asked(prop).blame(people, "granted", splits=False),
             "check (rows)": lambda: boxqte.check(MODEL, space, prop, people),
             "empirical": lambda: boxqte.empirical(MODEL, space, prop, people),
         }

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from boxqte.api.audit import Audit, audit
     from boxqte.api.gate import Policy
     from boxqte.api.quantify import Quantification, quantify
+    from boxqte.api.repair import Repair, repair
     from boxqte.auditing.policy import RatioRequirement, Requirement
     from boxqte.engines.protocol import Status
     from boxqte.errors import (
@@ -65,6 +66,7 @@ _WHERE = {
     "PropertyError": "errors",
     "Quantification": "api.quantify",
     "RatioRequirement": "auditing.policy",
+    "Repair": "api.repair",
     "Requirement": "auditing.policy",
     "Robustness": "questions.properties",
     "Rows": "answers.rows",
@@ -86,6 +88,7 @@ _WHERE = {
     "population": "space.populations",
     "propose_rules": "space.proposals",
     "quantify": "api.quantify",
+    "repair": "api.repair",
     "score_changes": "answers.score_changes",
     "verify": "answers.verify",
 }
@@ -109,6 +112,7 @@ __all__ = [
     "PropertyError",
     "Quantification",
     "RatioRequirement",
+    "Repair",
     "Requirement",
     "Robustness",
     "Rows",
@@ -131,6 +135,7 @@ __all__ = [
     "population",
     "propose_rules",
     "quantify",
+    "repair",
     "score_changes",
     "verify",
 ]

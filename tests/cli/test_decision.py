@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[list[str], int]] = {
     "rows": (["rows", "people.csv", "model.json", *ASKED, "--only-rows"], 1),
     "empirical": (["empirical", "model.json", "--data", "people.csv", *ASKED], 0),
     "regions": (["regions", "model.json", *ASKED, "--top", "2"], 0),
+    "blame": (["blame", "model.json", *ASKED, "--trees-only", "--quiet"], 0),
     "smtlib": (["smtlib", "model.json", *ASKED, "-o", "-"], 0),
     "model show": (["model", "show", "model.json"], 0),
     "audit": (["audit", "model.json", *ASKED, "--robustness-rate", "0", "--quiet"], 0),

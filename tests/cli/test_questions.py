@@ -18,6 +18,7 @@ COMMANDS = {
     "quantify": "quantify model.json --space space.json --quiet --json -",
     "verify": "verify model.json --space space.json --json -",
     "regions": "regions model.json --space space.json --csv -",
+    "blame": "blame model.json --space space.json --trees-only --quiet",
     "sample": "sample model.json --space space.json --quiet -n 3",
     "rows": "rows people.csv model.json --space space.json --only-rows -o -",
     "empirical": "empirical model.json --space space.json --data people.csv --json -",

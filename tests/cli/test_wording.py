@@ -153,6 +153,8 @@ FILES = {
     "test": "test BAD --space space.json --sensitive sex|test model.json --space BAD --sensitive sex"
             "|test model.json --space space.json --sensitive sex --method sg --tests 3 --data BAD",
     "regions": "regions BAD --space space.json --sensitive sex|regions model.json --space BAD --sensitive sex",
+    "blame": "blame BAD --space space.json --sensitive sex|blame model.json --space BAD --sensitive sex"
+             "|blame model.json --space space.json --sensitive sex --data BAD",
     "sample": "sample BAD --space space.json --sensitive sex|sample model.json --space BAD --sensitive sex",
     "verify": "verify BAD --space space.json --sensitive sex|verify model.json --space BAD --sensitive sex"
               "|verify model.json --space space.json --sensitive sex --near BAD",

@@ -140,6 +140,14 @@ def drawn_points(asked: Asked, n: int, rng: np.random.Generator, workers: int) -
     )
 
 
+def sampled_columns(
+    result: Result, n: int, rng: np.random.Generator, workers: int
+) -> tuple[GridValues, Columns, Columns]:
+    """n counterexamples with a witness each as columns of values, and what writes them as rows or tables."""
+    sources = _sources(asked_of(result))
+    return sources[0][1].answers["values"], *_drawn_from(sources, n, rng, workers)
+
+
 def _sources(asked: Asked) -> list[tuple[Fraction, Asked]]:
     """The products to draw from, with their weights; an error if no counterexample was found."""
     found = _found_in(asked)

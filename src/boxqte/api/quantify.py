@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -269,20 +269,78 @@ class Quantification(Result):
         rng, threads = random_numbers(random_state), worker_count(workers)
         return samples.sample(self, whole(n, "n"), random_state=rng, replay=replay, distinct=distinct, workers=threads)
 
-    def to_html(self, *, command: str = "", time_limit: float | None = 60.0) -> str:
+    def blame(
+        self,
+        data: Any = None,
+        label: str | None = None,
+        *,
+        splits: bool = True,
+        time_limit: float | None = None,
+        progress: Callable[[str, float | None, Progress], None] | None = None,
+    ) -> pd.DataFrame:
+        """Which trees and splits are to blame: what each of them alone adds to the unfairness, and what it is good for.
+
+        A tree is blinded if every node of it that tests a sensitive attribute is replaced by the child that more rows of
+        `data` reach, or without data, by the child with more mass in the space; a split, if only that node is. The model
+        with one tree (or split) blinded is quantified like the model itself.
+
+        Parameters
+        ----------
+        data
+            A table of rows, best those that the model was trained on. Rows outside the space are left out.
+        label
+            The column of the data with the true classes, for `log_loss`.
+        splits
+            Ask about every split too, not only about whole trees.
+        time_limit
+            Seconds for all searches together; by default what the run had, if it had a limit.
+        progress
+            Called with what is searched, its time limit and a Progress, now and then.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One line a `tree` that tests a sensitive attribute (its `split` is empty, `splits` says how many it has),
+            followed by one line a split, with its condition and the library's own number of the `node`. Sorted by the
+            counterexample mass that blinding removes: `removed_lower` and `removed_upper` are certain bounds, below 0 where
+            blinding adds more than it removes. `measure_lower` and `measure_upper` are bounds on the measure then,
+            `log_loss` is how much the loss on the data grows (NaN without a label), `converged` and `status` say whether
+            the search is complete. In `attrs` what the model itself has: `measure`, `counterexample`, `log_loss`, how
+            many `trees` and `sensitive_trees` there are, the `rows` that were used, and how many searches were not made.
+
+        Examples
+        --------
+        >>> import boxqte
+        >>> from boxqte.examples import loan_ensemble, loan_space
+        >>> result = boxqte.quantify(loan_ensemble(), loan_space(), boxqte.Fairness("race"))
+        >>> table = result.blame()
+        >>> table["tree"].tolist(), bool(table.loc[0, "removed_lower"] > 0.15)
+        ([1, 1, 0, 0], True)
+        """
+        from boxqte.repairing.blame import blame
+
+        watcher = function(progress, "progress")
+        return blame(self, data, label, splits=splits, time_limit=seconds(time_limit), progress=watcher)
+
+    def to_html(self, *, command: str = "", time_limit: float | None = 60.0, blame: pd.DataFrame | None = None) -> str:
         """The report: one self-contained page with regions, profiles, flips and examples.
 
-        `time_limit` are the seconds for all searches that it takes; None is no limit.
+        `time_limit` are the seconds for all searches that it takes; None is no limit. `blame` is the table of `blame`, to
+        be shown as well.
         """
         from boxqte.auditing.gathering import gather
+        from boxqte.report.blame import blamed, sentences
         from boxqte.report.html import result_page
 
-        return result_page(self, gather(self, seconds=time_limit), command=command)
+        findings = gather(self, seconds=time_limit)
+        if blame is not None:
+            findings = replace(findings, blamed=tuple(blamed(blame)), blame=tuple(sentences(blame)))
+        return result_page(self, findings, command=command)
 
-    def save_html(self, path: str, *, time_limit: float | None = 60.0) -> None:
+    def save_html(self, path: str, *, time_limit: float | None = 60.0, blame: pd.DataFrame | None = None) -> None:
         """Write the report."""
         with open(path, "w", encoding="utf-8") as file:
-            file.write(self.to_html(time_limit=time_limit))
+            file.write(self.to_html(time_limit=time_limit, blame=blame))
 
     def plot_bounds(self, *, ax: Any = None, **style: Any) -> Any:
         """Draw the bounds over time with matplotlib; see `boxqte.report.plots.plot_bounds`."""

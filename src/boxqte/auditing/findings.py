@@ -156,6 +156,18 @@ class Pair:
 
 
 @dataclass(frozen=True)
+class Blamed:
+    """A tree, or a split, that tests a sensitive attribute, and what blinding it does: texts, as they are shown."""
+
+    name: str
+    removed: str
+    share: str
+    measure: str
+    loss: str
+    is_split: bool
+
+
+@dataclass(frozen=True)
 class Findings:
     """All of it for one result; a part that could not be made is empty, and `notes` says why."""
 
@@ -170,6 +182,9 @@ class Findings:
     flips: tuple[Flip, ...] = ()
     replayed: bool = False
     """Whether the model's own library was asked about the pairs."""
+    blamed: tuple[Blamed, ...] = ()
+    blame: tuple[str, ...] = ()
+    """What the table of the trees says, in sentences."""
 
     def trimmed(self, extent: Extent) -> Findings:
         """At most as much of everything as the extent says."""
@@ -183,6 +198,8 @@ class Findings:
             self.complete,
             tuple(replace(flip, text=extent.text(flip.text)) for flip in self.flips),
             self.replayed,
+            tuple(replace(line, name=extent.text(line.name)) for line in self.blamed[: 2 * extent.rules]),
+            self.blame,
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from boxqte._version import __version__
 from boxqte.cli import (
     audit,
+    blame,
     certify,
     completion,
     empirical,
@@ -26,6 +27,7 @@ from boxqte.cli import (
     quantify,
     rates,
     regions,
+    repair,
     rows,
     sample,
     scores,
@@ -161,9 +163,10 @@ def make_parser() -> argparse.ArgumentParser:
     demo.set_defaults(run=_demo)
     engines = commands.add_parser("engines", help="the engines and their options", description="The engines.")
     engines.set_defaults(run=_engines)
-    for command in (regions, sample, verify, rows):
+    for command in (regions, blame, sample, verify, rows):
         command.add_parser(commands)
     gate.add_parser(commands)
+    repair.add_parser(commands)
     completion.add_parser(commands)
     certify.add_parser(commands, add_model)
     return parser

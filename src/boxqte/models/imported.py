@@ -50,6 +50,9 @@ class ImportedModel:
     """By column the monotone constraints that the model says it was trained with: a claim, not a fact."""
     objective: str = ""
     """What a model that predicts a number was trained for, in its library's own words."""
+    leaf_unit: float = 1.0
+    """What the library multiplies a stored leaf value by, in float64, to have the ensemble's: the learning rate of
+    scikit-learn's GradientBoosting."""
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickles: all that we read. The way back to the library is made of functions, and stays behind."""

@@ -160,3 +160,30 @@ def plot_regions(result: Result, table: pd.DataFrame, *, ax: Axes | None = None)
     ax.invert_yaxis()
     ax.set(xlabel="counterexamples (% of all inputs)", title=str(result.property))
     return ax
+
+
+def plot_path(table: pd.DataFrame, *, ax: Axes | None = None, against: str = "accuracy") -> Axes:
+    """The trade-off of a repair: a column of its table (`Repair.to_frame`) and the changed decisions over the measure.
+
+    Parameters
+    ----------
+    table
+        One line a model: the original first, then the levels of the path.
+    ax
+        Where; None is a new figure.
+    against
+        accuracy, auc, log_loss or rows_fair.
+    """
+    ax = _axes(ax)
+    if against not in table.columns:
+        raise ReportError(f"plot_path: there is no column '{against}'; columns are {', '.join(table.columns)}")
+    measure = 100 * table["lower"]
+    percent = against in ("accuracy", "rows_fair")
+    ax.plot(measure, (100 if percent else 1) * table[against], "o-", color="C0", label=against.replace("_", " "))
+    ax.set(xlabel="measure (%, certain lower bound)", ylabel=f"{against.replace('_', ' ')}{' (%)' if percent else ''}")
+    other = ax.twinx()
+    other.plot(measure, 100 * table["changed"], "s--", color="C1", label="changed decisions")
+    other.set(ylabel="changed decisions (% of the rows)")
+    lines = [*ax.get_lines(), *other.get_lines()]
+    ax.legend(lines, [str(line.get_label()) for line in lines])
+    return ax

@@ -112,7 +112,7 @@ def load(source: Any, *, allow_pickle: bool, trees: Trees | None = None) -> Impo
         return _imported(ensemble, name, features, (lambda: _model_from(data)) if installed else None, held)
     name = type_name(source)
     best = getattr(source, "best_iteration_", None)
-    ensemble, features, held = parse(_exported(source, name), name, trees, None if best is None else best + 1)
+    ensemble, features, held = parse(exported(source, name), name, trees, None if best is None else best + 1)
     return _imported(ensemble, name, features, lambda: source, held)
 
 
@@ -469,7 +469,7 @@ def _add(
     )
 
 
-def _exported(model: Any, name: str) -> bytes:
+def exported(model: Any, name: str) -> bytes:
     """The model's JSON, written by its own library."""
     if not model.is_fitted():
         raise ModelError(f"{name}: is not fitted")

@@ -129,10 +129,10 @@ def load(source: Any, *, allow_pickle: bool, trees: Trees | None = None) -> Impo
     model = _imported(ensemble, name, lambda: booster, text, held)
     if not hasattr(source, "decision_function"):  # since LightGBM 4.7
         return model
-    return replace(model, margin=_native(lambda: booster, ensemble, raw_score=True), margin_unit=_unit(text))
+    return replace(model, margin=_native(lambda: booster, ensemble, raw_score=True), margin_unit=unit(text))
 
 
-def _unit(text: str) -> Fraction:
+def unit(text: str) -> Fraction:
     """What a raw score is multiplied by to be the margin."""
     written = SIGMOID.search(text)
     return Fraction(written[1]) if written else Fraction(1)
@@ -143,8 +143,8 @@ def _imported(
 ) -> ImportedModel:
     """The model with LightGBM's own predictions."""
     scores = booster and _native(booster, ensemble)
-    unit, scored = float(_unit(text)), booster and _native(booster, ensemble, raw_score=True)
-    raw = scored and (lambda rows: unit * scored(rows))
+    of_one, scored = float(unit(text)), booster and _native(booster, ensemble, raw_score=True)
+    raw = scored and (lambda rows: of_one * scored(rows))
     kept: dict[str, Any] = {"raw": raw, "trees_in_file": held, "monotone": _declared(text, ensemble, name)}
     if not ensemble.predicts_classes:
         objective = text.partition("\nobjective=")[2].partition("\n")[0]
@@ -169,7 +169,7 @@ def parse(
     best: int | None = None,
 ) -> tuple[TreeEnsemble, int | None]:
     """The ensemble that a model text describes, and how many trees it has if not all count; `name` opens every error."""
-    header, blocks, tail = _sections(text, name)
+    header, blocks, tail = sections(text, name)
     where = f"{name}: "
     per_round = _integer(header, "num_tree_per_iteration", where, 1, MAX_FEATURES)
     ends = range(0, len(blocks) + 1, per_round)
@@ -204,7 +204,7 @@ def parse(
     return ensemble, held
 
 
-def _sections(text: str, name: str) -> tuple[dict[str, str], list[dict[str, str]], list[str]]:
+def sections(text: str, name: str) -> tuple[dict[str, str], list[dict[str, str]], list[str]]:
     """The header's fields, each tree's fields, and the lines behind the trees."""
     if "\0" in text or "\r" in text:
         what = "NUL characters" if "\0" in text else "carriage returns (Windows line ends)"
@@ -347,7 +347,7 @@ def _add_tree(
     builder.add_tree(
         feature=_padded(feature, leaves),
         test=_padded(np.where(categorical, Test.IN_SET, Test.AT_MOST_F64), leaves),
-        threshold=_padded(np.where(categorical, 0.0, _around_zero(threshold)), leaves),
+        threshold=_padded(np.where(categorical, 0.0, around_zero(threshold)), leaves),
         left=children[0],
         right=children[1],
         default_left=_padded(((decision & DEFAULT_LEFT_BIT) != 0) & ~categorical, leaves).astype(bool),
@@ -360,7 +360,7 @@ def _add_tree(
     return splits + leaves
 
 
-def _around_zero(threshold: FloatArray) -> FloatArray:
+def around_zero(threshold: FloatArray) -> FloatArray:
     """The thresholds with which x <= t decides as LightGBM does, which reads every |x| <= Z = ZERO_BAND as 0.0 first.
 
     For -Z <= t < 0 that is x < -Z, for 0 <= t < Z it is x <= Z; elsewhere nothing changes. The first kind is common:
@@ -470,7 +470,7 @@ def _checked(text: str, name: str) -> str:
     LightGBM ends the process, rather than raising, over faults in fields that decide nothing (a weight that is no
     number), so a file is never handed to it as it came.
     """
-    header, trees, _ = _sections(text, name)
+    header, trees, _ = sections(text, name)
     columns = int(header["max_feature_idx"]) + 1
     blocks = []
     for index, fields in enumerate(trees):

@@ -93,7 +93,7 @@ def _read_forest(model: Any, where: str) -> ImportedModel:
     for tree, here in _trees_of(model, where):
         nodes, value, leaf = _nodes(tree, len(names), len(classes), here)
         _check_fractions(value, leaf, here)
-        second = _fraction_of_second(value) if binary else value
+        second = fraction_of_second(value) if binary else value
         if binary:  # probabilities are made of the fractions themselves
             apart = np.abs(np.stack([value[leaf, 1] - second[leaf], 1.0 - value[leaf, 0] - second[leaf]]))
             error = max(error, 2 * float(apart.max()))
@@ -148,7 +148,7 @@ def _check_fractions(value: FloatArray, leaf: npt.NDArray[np.bool_], where: str)
         raise ModelError(f"{where}.value[{at}]: expected class fractions with sum 1, found {shown(value[at].tolist())}")
 
 
-def _fraction_of_second(value: FloatArray) -> FloatArray:
+def fraction_of_second(value: FloatArray) -> FloatArray:
     """The fraction of the second class such that its excess over 1/2 is half the difference that `predict` looks at.
 
     The two fractions are divided by a separately rounded sum of weights and need not add up to 1. `predict` compares
@@ -215,7 +215,8 @@ def _read_boosting(model: Any, where: str) -> ImportedModel:
         scale=Fraction(2 if loss == "ExponentialLoss" else 1),  # which has p = sigmoid(2F)
         tie="positive",  # `predict` of this one class asks raw >= 0; all others of the library ask raw > 0
     )
-    return ImportedModel(ensemble, where, native(model, classes), **responses(model), margin_unit=ensemble.scale)
+    own = {**responses(model), "margin_unit": ensemble.scale, "leaf_unit": float(model.learning_rate)}
+    return ImportedModel(ensemble, where, native(model, classes), **own)
 
 
 def _read_boosting_regressor(model: Any, where: str) -> ImportedModel:
@@ -228,7 +229,8 @@ def _read_boosting_regressor(model: Any, where: str) -> ImportedModel:
         link="identity",  # of every loss that the library has
         classes=(),
     )
-    return ImportedModel(ensemble, where, values=values(model), objective=str(model.loss))
+    rate = float(model.learning_rate)
+    return ImportedModel(ensemble, where, values=values(model), objective=str(model.loss), leaf_unit=rate)
 
 
 def _stages(model: Any, n_features: int, n_outputs: int, where: str) -> EnsembleBuilder:
@@ -300,7 +302,7 @@ def _hist_ensemble(
     model: Any, names: list[str], n_outputs: int, where: str, *, link: Link, classes: tuple[Any, ...]
 ) -> TreeEnsemble:
     integer(model.n_trees_per_iteration_, f"{where}.n_trees_per_iteration_", n_outputs, n_outputs)
-    order, categories = _column_order(model, len(names), where)
+    order, categories = column_order(model, len(names), where)
     known = _known_codes(model, order, categories, where)
     builder = EnsembleBuilder()
     for stage, predictors in enumerate(model._predictors):
@@ -321,7 +323,7 @@ def _hist_ensemble(
     )
 
 
-def _column_order(model: Any, n_features: int, where: str) -> tuple[npt.NDArray[np.int64], dict[int, tuple[Any, ...]]]:
+def column_order(model: Any, n_features: int, where: str) -> tuple[npt.NDArray[np.int64], dict[int, tuple[Any, ...]]]:
     """The user's column behind each internal one (categorical columns come first inside), and the categories."""
     if not hasattr(model, "_preprocessor"):
         raise ModelError(f"{where}: fitted by a scikit-learn that is too old; accepted is 1.4 or newer")

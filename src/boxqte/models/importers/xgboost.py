@@ -48,8 +48,8 @@ def load(source: Any, *, allow_pickle: bool, trees: Trees | None = None) -> Impo
     name = type_name(source) if live else str(source)
     stored = None if live else read_bytes(source, MAX_BYTES + 1)
     try:
-        raw = _live_bytes(source) if stored is None else stored
-        model = read_model(_parse(raw), until_best="Booster" not in _class_names(source), trees=trees)
+        raw = live_bytes(source) if stored is None else stored
+        model = read_model(parsed(raw), until_best="Booster" not in _class_names(source), trees=trees)
         if live:
             _check_wrapper(source, model)
             model = replace(model, monotone=_live_constraints(source, model))
@@ -93,7 +93,8 @@ def _class_names(source: object) -> set[str]:
     return {kind.__name__ for kind in type(source).__mro__ if kind.__module__.partition(".")[0] == "xgboost"}
 
 
-def _live_bytes(source: Any) -> bytes:
+def live_bytes(source: Any) -> bytes:
+    """A live model as the UBJSON that XGBoost itself saves."""
     names = _class_names(source)
     if "Booster" not in names:
         if not source.__sklearn_is_fitted__():
@@ -137,7 +138,14 @@ def _live_constraints(source: Any, model: Model) -> dict[str, Direction]:
     return {**model.monotone, **read_constraints(param.get("monotone_constraints"), model.feature_names, where)}
 
 
-def _parse(raw: bytes) -> Any:
+def is_binary(raw: bytes) -> bool:
+    """Whether a document is UBJSON: there a type marker follows the brace; in JSON a quote does, or space before one."""
+    head = raw[:HEAD].lstrip()
+    return head.startswith(b"{") and head[1:].lstrip()[:1] not in (b'"', b"}", b"")
+
+
+def parsed(raw: bytes) -> Any:
+    """The document that the bytes hold, JSON or UBJSON."""
     if len(raw) > MAX_BYTES:
         raise ModelError(f"the model has more than {MAX_BYTES} bytes")
     head = raw[:HEAD].lstrip()
@@ -147,8 +155,7 @@ def _parse(raw: bytes) -> Any:
         raise ModelError(
             "a dump of the trees, which has rounded numbers, no objective and no base_score; save with save_model instead"
         )
-    # In UBJSON a type marker follows the brace; in JSON a quote does, or space before one.
-    if head.startswith(b"{") and head[1:].lstrip()[:1] not in (b'"', b"}", b""):
+    if is_binary(raw):
         return read_ubjson(raw)
     # XGBoost writes NaN where a statistic has none; where it matters, the trees' own checks refuse it by name.
     return parsed_json(raw, "document", parse_float=single_from_text, constants=True)
