@@ -24,7 +24,8 @@ from tests.repairing.edits import edits, pruned, revalued, some_boundary_rows
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_written_is_what_was_meant(kind: str, tmp_path: Path) -> None:
-    check(kind, tmp_path, [edits(load_model(booster(kind)).ensemble, seed=2)[3]], rows_kept=60)
+    live = list(KINDS).index(kind) % 2 == 0
+    check(kind, tmp_path, [edits(load_model(booster(kind)).ensemble, seed=2)[3]], rows_kept=30, live=live)
 
 
 @pytest.mark.slow
@@ -34,12 +35,12 @@ def test_random_edits_are_written_as_they_were_meant(kind: str, tmp_path: Path) 
     check(kind, tmp_path, [one for seed in range(8) for one in edits(ensemble, seed)], rows_kept=200)
 
 
-def check(kind: str, folder: Path, edited_models: list[TreeEnsemble], rows_kept: int) -> None:
+def check(kind: str, folder: Path, edited_models: list[TreeEnsemble], rows_kept: int, live: bool | None = None) -> None:
     model = booster(kind)
     before = model.model_to_string()
     path = folder / "model.txt"
     path.write_bytes(before.encode())
-    for source in (model, path):
+    for source in [*([model] if live is not False else []), *([path] if not live else [])]:
         imported = load_model(source)
         for edited in edited_models:
             written = write_back(source, imported, edited)
@@ -51,12 +52,12 @@ def check(kind: str, folder: Path, edited_models: list[TreeEnsemble], rows_kept:
             for result in (written.imported.ensemble, again.ensemble):
                 assert np.array_equal(result.value[result.leaves(rows), 0], expected)
             loaded = lightgbm.Booster(model_file=target)
-            for live in (written.model, loaded):
-                assert_conforms(again.ensemble, rows, live.predict(rows, pred_leaf=True), written.imported.native(rows))
+            for own in (written.model, loaded):
+                assert_conforms(again.ensemble, rows, own.predict(rows, pred_leaf=True), written.imported.native(rows))
             raw = loaded.predict(rows, raw_score=True).reshape(len(rows), -1)
+            leaves = loaded.predict(rows, pred_leaf=True).reshape(len(rows), -1)
             for t in range(edited.n_trees):  # the leaves' values as LightGBM has them
-                leaves = loaded.predict(rows, pred_leaf=True).reshape(len(rows), -1)[:, t]
-                assert [loaded.get_leaf_output(t, int(leaf)) for leaf in leaves[:9]] == expected[:9, t].tolist()
+                assert [loaded.get_leaf_output(t, int(leaf)) for leaf in leaves[:9, t]] == expected[:9, t].tolist()
             assert np.isfinite(raw).all()
             shares = loaded.predict(rows[:5], pred_contrib=True)
             assert np.isfinite(shares).all()

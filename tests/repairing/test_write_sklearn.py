@@ -52,7 +52,7 @@ def limits(ensemble: TreeEnsemble) -> dict[str, float]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_written_is_what_was_meant(kind: str) -> None:
-    check(fitted(kind), [1], [3], rows_kept=60)
+    check(fitted(kind), [1], [3], rows_kept=40)
 
 
 @pytest.mark.slow
@@ -80,7 +80,7 @@ def check(model: Any, seeds: Any, which: Any, rows_kept: int) -> None:
     assert pickle.dumps(model) == before
 
 
-@pytest.mark.parametrize("rate", [0.1, 0.3, 1 / 3, 0.05, 1.0, 7.0])
+@pytest.mark.parametrize("rate", [0.1, 1 / 3, 7.0])
 def test_values_that_a_model_has_are_storable(rate: float) -> None:
     X, y = data()
     model = GradientBoostingClassifier(n_estimators=8, learning_rate=rate, random_state=0).fit(X, y)
@@ -202,15 +202,25 @@ MODELS = {
 }
 
 
+@pytest.mark.parametrize(("kind", "encoder"), [*zip(MODELS, ["one-hot", "ordinal"] * 2)])
+def test_pipelines_keep_their_steps(kind: str, encoder: str) -> None:
+    check_pipeline(kind, encoder, [3])
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("encoder", ["one-hot", "ordinal"])
-def test_pipelines_keep_their_steps(kind: str, encoder: str) -> None:
+def test_random_edits_of_pipelines_are_written_as_they_were_meant(kind: str, encoder: str) -> None:
+    check_pipeline(kind, encoder, range(5))
+
+
+def check_pipeline(kind: str, encoder: str, which: Any) -> None:
     frame, y = table()
     labels = (y == "good").astype(int) if kind == "XGBoost" else y
     encode = OneHotEncoder(sparse_output=False) if encoder == "one-hot" else OrdinalEncoder()
     model = make_pipeline(steps(encode), MODELS[kind]()).fit(frame, labels)
     imported, before = load_model(model), model.predict_proba(frame)
-    for edited in edits(imported.ensemble, 5, **limits(imported.ensemble)):
+    for edited in [edits(imported.ensemble, 5, **limits(imported.ensemble))[number] for number in which]:
         written = write_back(model, imported, edited)
         live, rows = written.model, numbered(frame, edited)
         assert type(live) is type(model)

@@ -37,7 +37,7 @@ WRITTEN = [kind for kind in KINDS if kind not in REFUSED]
 @pytest.mark.parametrize("kind", WRITTEN)
 def test_what_is_written_is_what_was_meant(kind: str, tmp_path: Path) -> None:
     form = FORMS[WRITTEN.index(kind) % 3]
-    check(kind, form, tmp_path, [edits(load_model(all_models()[kind]).ensemble, seed=1)[3]], rows_kept=60)
+    check(kind, form, tmp_path, [edits(load_model(all_models()[kind]).ensemble, seed=1)[3]], rows_kept=30)
 
 
 @pytest.mark.slow

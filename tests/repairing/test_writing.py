@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import pickle
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -141,3 +142,15 @@ def test_the_order_of_tests_is_no_other_answer() -> None:
     assert first_difference(one, other) is not None
     assert first_other_answer(one, other) is None
     assert first_other_answer(one, tree(1.0, 2.0, [1, 2, 3, 4])) is not None
+
+
+def test_a_pickled_model_of_another_library_stays_one(tmp_path: Path) -> None:
+    path = tmp_path / "model.pkl"
+    path.write_bytes(pickle.dumps(all_models()["classifier"]))
+    imported = load_model(path, allow_pickle=True)
+    edited = edits(imported.ensemble, 0)[3]
+    written = write_back(path, imported, edited, allow_pickle=True)
+    loaded = pickle.loads(written.save(tmp_path / "written.pkl").read_bytes())
+    assert type(loaded) is xgboost.XGBClassifier
+    rows = some_boundary_rows(edited, 50)
+    assert np.array_equal(loaded.predict(rows), written.imported.ensemble.predict(rows))
