@@ -83,7 +83,7 @@ class Cells:
     """The attributes of a space in cells that the model's tests tell apart, exactly, with their masses in each product."""
 
     def __init__(self, ensemble: TreeEnsemble, space: Space):
-        owner = match_columns(ensemble, space)
+        owner = match_columns(ensemble, space, space.names)
         nodes, test_of_node = distinct_tests(ensemble)
         self.axis_of_node = np.array([at for at, _ in owner] or [0])[ensemble.feature]
         of_test = self.axis_of_node[nodes]

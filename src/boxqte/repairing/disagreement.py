@@ -43,16 +43,22 @@ def disagreement(before: ImportedModel, after: ImportedModel, space: Space, aski
 
 
 def _with_which(space: Space, name: str) -> Space:
+    """The space with one more attribute; those that the models do not read are sensitive ones, which may be in it."""
     which = Attribute.integer(name, 0, 1)
     if space.components:
         parts = [Component(part.weight, (*part.attributes, which)) for part in space.components]
-        return Space((*space.attributes, which), label=space.label, components=parts, rules=space.rules)
-    return Space((*space.attributes, which), label=space.label, rules=space.rules)
+        return Space(
+            (*space.attributes, which), label=space.label, sensitive=space.names, components=parts, rules=space.rules
+        )
+    return Space((*space.attributes, which), label=space.label, sensitive=space.names, rules=space.rules)
 
 
 def _combined(before: TreeEnsemble, after: TreeEnsemble, space: Space, name: str) -> TreeEnsemble:
     """Tree by tree: that of the first model where `name` is 0, of the second where it is 1; equal trees once."""
-    names = [before.own_name(space.attributes[at].columns[column]) for at, column in match_columns(before, space)]
+    names = [
+        before.own_name(space.attributes[at].columns[column])
+        for at, column in match_columns(before, space, space.names)
+    ]
     builder = EnsembleBuilder()
     trees = max(before.n_trees, after.n_trees)
     for t in range(trees):

@@ -32,7 +32,9 @@ NO_ORIGIN = -1
 def sensitive_features(ensemble: TreeEnsemble, space: Space, sensitive: Iterable[str]) -> frozenset[int]:
     """The model's columns that the sensitive attributes feed."""
     names = set(sensitive)
-    return frozenset(f for f, (at, _) in enumerate(match_columns(ensemble, space)) if space.names[at] in names)
+    return frozenset(
+        f for f, (at, _) in enumerate(match_columns(ensemble, space, space.names)) if space.names[at] in names
+    )
 
 
 def tests_any(ensemble: TreeEnsemble, features: Iterable[int]) -> npt.NDArray[np.bool_]:
