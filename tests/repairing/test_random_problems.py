@@ -25,7 +25,7 @@ from boxqte.repairing.trees import joined, sensitive_features, tests_any
 from tests.naive import naive_rows
 from tests.strategies import Problem, random_problem
 
-FEW, MANY = range(40), range(40, 2040)
+FEW, MANY = range(40), range(40, 1040)
 
 
 def drawn(seed: int) -> Problem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -384,3 +385,22 @@ def test_the_command_writes_the_model_and_the_report(file: Path, tmp_path: Path,
     assert code == 2
     assert err.count("\n") == 1
     assert "--at-least" in err
+
+
+def test_without_scipy_one_line_says_how_to_get_it(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    with pytest.raises(BoxQTEError, match=r"repair needs SciPy: pip install 'boxqte\[repair\]'"):
+        fixed(model, Fairness("sex"))
+
+
+def test_rules_of_the_space_are_kept(model: Any) -> None:
+    ruled = SPACE.with_rules(["not (age < 30 and income > 60)"])
+    found = fixed(model, Fairness("sex"), space=ruled, changed_seconds=None)
+    assert found.met
+    every = pd.MultiIndex.from_product([range(18, 81), range(101), [0, 1], [0, 1, 2]], names=INPUTS).to_frame(
+        index=False
+    )
+    kept = every[~((every["age"] < 30) & (every["income"] > 60))]
+    differ = (model.predict(kept) != found.model.predict(kept)).mean()
+    assert found.changed_mass is not None
+    assert found.changed_mass.lower - 1e-9 <= differ <= found.changed_mass.upper + 1e-9

@@ -43,10 +43,11 @@ def disagreement(before: ImportedModel, after: ImportedModel, space: Space, aski
 
 
 def _with_which(space: Space, name: str) -> Space:
+    """The space with one more attribute; those that the models do not read are sensitive ones, which may be in it."""
     which = Attribute.integer(name, 0, 1)
     parts = [Component(part.weight, (*part.attributes, which)) for part in space.components]
     attributes = (*space.attributes, which)
-    return Space(attributes, label=space.label, sensitive=space.sensitive, components=parts, rules=space.rules)
+    return Space(attributes, label=space.label, sensitive=space.names, components=parts, rules=space.rules)
 
 
 def _combined(before: TreeEnsemble, after: TreeEnsemble, space: Space, name: str) -> TreeEnsemble:

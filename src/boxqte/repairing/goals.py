@@ -202,10 +202,10 @@ def pairs_of(
 
 
 def matrix_of(
-    model: ImportedModel, space: Space, table: Table
+    model: ImportedModel, space: Space, table: Table, sensitive: Sequence[str] = ()
 ) -> tuple[FloatArray, np.ndarray[Any, np.dtype[np.bool_]]]:
     """The rows of a table in the model's columns, and which of them lie in the space."""
-    grid = build_grid(model.ensemble, space, Robustness(0))
+    grid = build_grid(model.ensemble, space, Fairness(sensitive) if sensitive else Robustness(0))
     read = read_rows(grid, table)
     values = GridValues(grid)
     return values.matrix(values.columns(read.rows)), read.inside

@@ -142,7 +142,7 @@ class Refit:
         model, rng = shop.ensemble, shop.rng
         scale = MEAN_SCALE if model.link == "mean" else 1.0
         tolerances = goal.property.tolerances(space)
-        owner = match_columns(model, space, goal.property.sensitive)
+        owner = match_columns(model, space, space.names)
         sensitive = sorted(sensitive_features(model, space, goal.property.sensitive))
         near = np.repeat(x, NEIGHBOURS, axis=0)
         if sensitive:

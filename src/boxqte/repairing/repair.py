@@ -263,8 +263,9 @@ def repair_model(order: Order) -> Repair:
         raise EngineError(f"path: is for one requirement, found {len(order.goals)}")
     labels_of(order.rows.fitted, order.label, imported.ensemble, "the data")  # a wrong column is said at once
     y = labels_of(order.rows.judged, order.label, imported.ensemble, "the held-out rows")
-    X, inside = matrix_of(imported, space, order.rows.fitted)
-    T, judged_inside = matrix_of(imported, space, order.rows.judged)
+    names = list(dict.fromkeys(name for goal in order.goals for name in goal.property.sensitive))
+    X, inside = matrix_of(imported, space, order.rows.fitted, names)
+    T, judged_inside = matrix_of(imported, space, order.rows.judged, names)
     notes = [*_outside(inside, "data"), *_outside(judged_inside, "held-out rows")]
     if not inside.any() or not judged_inside.any():
         raise SpaceError("data: no row lies in the space; infer the space from this table")

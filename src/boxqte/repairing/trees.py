@@ -33,7 +33,7 @@ def sensitive_features(ensemble: TreeEnsemble, space: Space, sensitive: Iterable
     """The model's columns that the sensitive attributes feed."""
     names = set(sensitive)
     return frozenset(
-        f for f, (at, _) in enumerate(match_columns(ensemble, space, tuple(names))) if space.names[at] in names
+        f for f, (at, _) in enumerate(match_columns(ensemble, space, space.names)) if space.names[at] in names
     )
 
 

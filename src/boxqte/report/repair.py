@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from boxqte.basics.numbers import CELL, LONG, number_text
+from boxqte.engines.protocol import Status
 from boxqte.exact import plain
 from boxqte.repairing.goals import Measured
 from boxqte.repairing.quality import Quality
@@ -58,10 +59,14 @@ def _method(found: Repair) -> str:
 
 def _verdict(found: Repair) -> str:
     if found.met:
-        early = f"; stopped by {found.stopped}: less change may be enough" if found.stopped is not None else ""
+        early = f"; {_end(found.stopped)}: less change may be enough" if found.stopped is not None else ""
         return f"met, by exact measurement of the model as saved and read again{early}"
-    why = f"; stopped by {found.stopped}" if found.stopped is not None else ""
+    why = f"; {_end(found.stopped)}" if found.stopped is not None else ""
     return f"NOT met{why}; this is the best model so far"
+
+
+def _end(stopped: Status) -> str:
+    return "interrupted" if stopped is Status.INTERRUPTED else f"stopped by the {stopped}"
 
 
 def before_after(found: Repair) -> list[tuple[str, ...]]:
