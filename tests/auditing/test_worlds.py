@@ -13,11 +13,11 @@ import pytest
 import boxqte
 from boxqte import Audit, Fairness, Space, audit, quantify
 from boxqte.answers.empirical import empirical
-from boxqte.auditing.description import auc
 from boxqte.auditing.gathering import gather_all
 from boxqte.auditing.worlds import MOST_COMPONENTS
 from boxqte.cli.main import main
 from boxqte.examples import loan_ensemble, loan_space
+from boxqte.repairing.quality import auc
 from boxqte.space.populations import Population
 
 ROOT = Path(__file__).resolve().parents[2] / "examples"

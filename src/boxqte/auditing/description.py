@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from boxqte.answers.values import GridValues
 from boxqte.errors import BoxQTEError
@@ -16,6 +15,7 @@ from boxqte.models.importers import ImportedModel
 from boxqte.questions.building import build_any_grid
 from boxqte.questions.properties import Fairness
 from boxqte.questions.row_cells import read_rows
+from boxqte.repairing.quality import auc, labels_of
 from boxqte.space.space import Space
 from boxqte.space.tables import Table, table_of
 
@@ -88,9 +88,11 @@ def _with_decisions(
         return known
     decided = np.asarray(imported.native(rows)) == 1
     known = replace(known, decided_rate=float(decided.mean()))
-    labels = [] if known.label is None else dict(_columns(table))[known.label].to_list()
-    truth = _truth([labels[i] for i in at.tolist()], ensemble.classes) if labels else None
-    if truth is None:
+    if known.label is None:
+        return known
+    try:
+        truth = labels_of(table, known.label, ensemble)[at]
+    except BoxQTEError:  # a label that is no class
         return known
     return replace(
         known,
@@ -98,31 +100,6 @@ def _with_decisions(
         accuracy=float((decided == truth).mean()),
         auc=auc(ensemble.margin(rows)[:, 0], truth),
     )
-
-
-def _truth(labels: Sequence[Any], classes: tuple[Any, ...]) -> npt.NDArray[np.bool_] | None:
-    """Which rows are of class 1; None if some label is no class."""
-    names = [[str(v), str(float(v))] if isinstance(v, (int, float)) else [str(v)] for v in classes]
-    of = {name: i for i, own in enumerate(names) for name in own}
-    found = [of.get(str(label)) for label in labels]
-    return None if None in found else np.array(found) == 1
-
-
-def auc(scores: npt.NDArray[np.float64], truth: npt.NDArray[np.bool_]) -> float | None:
-    """The area under the ROC curve: how often a row of class 1 has the higher score, ties count half; None without both.
-
-    Examples
-    --------
-    >>> auc(np.array([0.1, 0.4, 0.35, 0.8]), np.array([False, False, True, True]))
-    0.75
-    """
-    positive = int(truth.sum())
-    negative = len(truth) - positive
-    if not positive or not negative:
-        return None
-    _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2)[place.reshape(-1)]
-    return float((ranks[truth].sum() - positive * (positive + 1) / 2) / (positive * negative))
 
 
 def _fingerprint(table: Table) -> str:
