@@ -104,9 +104,17 @@ class Audit(questions.Audit):
         part = explorer_part(self.results) if explorer else None
         return audit_page(found, found.findings, part, documents=names)
 
-    def save_html(self, path: str | Path, *, time_limit: float | None = None, explorer: bool = False) -> None:
-        """Write the report."""
-        Path(path).write_text(self.to_html(time_limit=time_limit, explorer=explorer), encoding="utf-8")
+    def save_html(
+        self,
+        path: str | Path,
+        *,
+        time_limit: float | None = None,
+        explorer: bool = False,
+        documents: str | Iterable[str] | None = None,
+    ) -> None:
+        """Write the report; see `to_html`."""
+        page = self.to_html(time_limit=time_limit, explorer=explorer, documents=documents)
+        Path(path).write_text(page, encoding="utf-8")
 
     def to_model_card(self, *, heading: str = "## Fairness and robustness") -> str:
         """A section of a model card in Markdown, as Hugging Face and skops have them.
