@@ -211,6 +211,7 @@ def test_results_show_themselves_in_a_notebook(found: Audit) -> None:
     text = found["race"]._repr_html_()
     assert "0.976716750695" in text
     assert "exact rational arithmetic" in text
+    assert "Hot spots: together" in text
     assert found._repr_html_().count("<tr>") == 5
     assert "0.976716750695 (exactly 9985064919/10223091712); converged" in repr(found["race"])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -16,7 +17,7 @@ from boxqte.answers.stored import read_result
 from boxqte.basics.checks import file_path, function, random_numbers, seconds, whole, worker_count
 from boxqte.engines import DEFAULT_ENGINE
 from boxqte.engines.protocol import Progress
-from boxqte.errors import CertificateError, CheckpointError, EngineError, ReportError
+from boxqte.errors import BoxQTEError, CertificateError, CheckpointError, EngineError, ReportError
 from boxqte.exact import Number, fraction, plain
 from boxqte.models.decision import Threshold
 from boxqte.models.importers import load_model
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from boxqte.answers.samples import Sample
+
+NOTEBOOK_SECONDS = 3.0  # for the hot spots that a notebook shows below a result
 
 
 class Quantification(Result):
@@ -380,7 +383,11 @@ class Quantification(Result):
     def _repr_html_(self) -> str:
         from boxqte.report.notebook import result_html
 
-        return result_html(self)
+        spots = None
+        if self.asked is not None and self.converged and self.decided.unfair:
+            with suppress(BoxQTEError):  # a question that has none
+                spots = self.hotspots(top=5, time_limit=NOTEBOOK_SECONDS)
+        return result_html(self, spots)
 
 
 def sought_hotspots(conditions: int, top: int, lift: Number, values: int) -> Sought:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from html import escape
+from typing import TYPE_CHECKING
 
 from boxqte.answers.result import Result
 from boxqte.auditing.audit import Audit
 from boxqte.basics.numbers import LONG
+from boxqte.report.hotspots import together_text, tree_text
 from boxqte.report.text import audit_table, between, noted_measure, numbered_remarks, statistical_text
 
+if TYPE_CHECKING:
+    import pandas as pd
 
-def result_html(result: Result) -> str:
-    """One result."""
+
+def result_html(result: Result, spots: pd.DataFrame | None = None) -> str:
+    """One result, and the tree of its hot spots where there are some."""
     rows = [
         ("question", str(result.property)),
         ("measure", noted_measure(result)),
@@ -28,7 +33,11 @@ def result_html(result: Result) -> str:
         f'<tr><th scope="row" style="text-align:left">{escape(name)}</th><td style="text-align:left">{escape(text)}</td></tr>'
         for name, text in rows
     )
-    return f"<table>{body}</table>"
+    table = f"<table>{body}</table>"
+    if spots is None or not len(spots):
+        return table
+    tree, together = escape(tree_text(spots)), escape(together_text(spots))
+    return f'{table}<pre style="text-align:left">{tree}</pre><p>Hot spots: {together}.</p>'
 
 
 def audit_html(audit: Audit) -> str:
