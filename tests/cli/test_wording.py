@@ -156,6 +156,9 @@ FILES = {
     "hotspots": "hotspots BAD --space space.json --sensitive sex|hotspots model.json --space BAD --sensitive sex",
     "blame": "blame BAD --space space.json --sensitive sex|blame model.json --space BAD --sensitive sex"
              "|blame model.json --space space.json --sensitive sex --data BAD",
+    "repair": "repair BAD --data people.csv --label granted --sensitive sex -o r.json"
+              "|repair model.json --data BAD --label granted --sensitive sex -o r.json"
+              "|repair model.json --data people.csv --label granted --sensitive sex --space BAD -o r.json",
     "sample": "sample BAD --space space.json --sensitive sex|sample model.json --space BAD --sensitive sex",
     "verify": "verify BAD --space space.json --sensitive sex|verify model.json --space BAD --sensitive sex"
               "|verify model.json --space space.json --sensitive sex --near BAD",

@@ -211,7 +211,9 @@ def test_a_cube_root_that_is_not_monotone_gives_a_threshold_more_than_one_end(be
     pipeline = make_pipeline(FunctionTransformer(np.cbrt), *behind, model)
     pipeline.fit(x, np.argsort(np.argsort(x[:, 0])) // 7 % 2)
     inner, ours = load_model(pipeline[-1]).ensemble, load_model(pipeline).ensemble
-    assert ours.n_nodes > inner.n_nodes
+    steps = floats_of(keys_of(x[:, 0])[:, None] + np.arange(-400, 401))
+    if (np.diff(pipeline[:-1].transform(steps.reshape(-1, 1)).reshape(steps.shape), axis=1) < 0).any():
+        assert ours.n_nodes > inner.n_nodes  # numpy has several cube roots; which one it takes depends on the processor
     cuts = np.unique(ours.threshold[ours.test != Test.LEAF])
     cuts = cuts[np.abs(cuts) < 1e300]  # the largest float parts missing values from all others
     keys = np.unique(np.concatenate([keys_of(cuts) + step for step in range(-400, 401)]))

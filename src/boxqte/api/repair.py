@@ -26,6 +26,7 @@ from boxqte.repairing.goals import ON, Asking, Goal, On
 from boxqte.repairing.methods import METHODS, Method
 from boxqte.repairing.workshop import Step
 from boxqte.report.repair import repair_text
+from boxqte.space.populations import number_of_components
 from boxqte.space.space import Space, read_space
 from boxqte.space.tables import read_table
 
@@ -119,6 +120,7 @@ def repair(
     method: Method = "auto",
     on: On = "space",
     space: Space | Mapping[str, Any] | str | Path | None = None,
+    rules: str | Iterable[str] = (),
     test: Any = None,
     path: Iterable[Number] | None = None,
     random_state: int = 0,
@@ -132,6 +134,7 @@ def repair(
     allow_pickle: bool = False,
     threshold: Threshold | None = None,
     changed_seconds: float | None = repairs.CHANGED_SECONDS,
+    components: int | str = 1,
 ) -> Repair:
     """Change a model so that it provably meets a requirement, with few changed decisions (docs/repair.md).
 
@@ -153,9 +156,12 @@ def repair(
         'average' (over the sensitive values; changes no decision that was fair), 'refit' (leaf values only, for epsilon >
         0 and robustness), or 'auto': prune where epsilon is 0, else refit.
     on
-        What the share is of: 'space', 'population' (the space with the frequencies of the data), or the 'rows' themselves.
+        What the share is of: 'space', 'population' (the space with the frequencies of the data, or a mixture of
+        `components`), or the 'rows' themselves.
     space
         The input space; left out, it is inferred from the data.
+    rules
+        What every input must keep, beside the rules of the space and of the policy (`Space.with_rules`).
     test
         Rows that neither the model nor the repair has seen (a table or a path), to say what it costs. Left out, 30 % of
         the data are held out from the repair.
@@ -176,6 +182,8 @@ def repair(
         Further arguments of `Space.infer`, where the space is inferred.
     changed_seconds
         Seconds for the exact mass of changed decisions in the space; None is no limit.
+    components
+        With on="population": how many products it is a mixture of (`Population.fit`), or "auto"; 1 has no correlations.
 
     Returns
     -------
@@ -213,6 +221,8 @@ def repair(
         bound = Space.infer(frame, label=label, sensitive=names, model=imported, **given).space
     else:
         bound = read_space(space)
+    own = property.rules if isinstance(property, policies.Policy) else ()
+    bound = policies.ruled(bound, rules, own)
     target = label if label is not None else bound.label
     if target is None:
         raise SpaceError("label: is missing; give the target column of the data")
@@ -233,6 +243,7 @@ def repair(
         allow_pickle,
         rule,
         seconds(changed_seconds, "changed_seconds"),
+        1 if components == 1 else number_of_components(components) or "auto",
     )
     return Repair.of(repairs.repair_model(order))
 

@@ -12,6 +12,7 @@ from boxqte.cli.arguments import (
     add_model,
     add_one_hot,
     add_question,
+    add_rules,
     add_work,
     check_output,
     converter,
@@ -49,6 +50,7 @@ def add_parser(commands: Any) -> None:
     for kind in ("categorical", "integer", "real"):
         group.add_argument(f"--{kind}", metavar="A,B", action="append", help=f"columns that are {kind}")
     add_one_hot(group)
+    add_rules(group)
     group.add_argument("--missing", choices=("error", "declare", "ignore"), default="error",
                        help="missing values: refuse, make them part of the domain, or leave them out")  # fmt: skip
     asked = add_question(parser)
@@ -59,6 +61,8 @@ def add_parser(commands: Any) -> None:
     asked.add_argument("--of", choices=("space", "population", "rows"), default="space",
                        help="what the measure is a share of: the space, the space with the frequencies of the data, or the "
                        "rows of the data (default space)")  # fmt: skip
+    asked.add_argument("--components", metavar="auto|K", default="1",
+                       help="with --of population: a mixture of so many products (default 1: no correlations)")  # fmt: skip
     asked.add_argument("--path", metavar="R,R,...", help="instead of --at-least: the trade-off over these levels; the "
                        "highest is written")  # fmt: skip
     work = add_work(parser, "--engine", "--time-limit", "--workers", "--memory-limit")
@@ -111,7 +115,9 @@ def run(arguments: argparse.Namespace) -> int:
             label=arguments.label,
             method=arguments.method,
             on=arguments.of,
+            components=arguments.components,
             space=arguments.space,
+            rules=arguments.rule or (),
             test=arguments.test,
             path=None if arguments.path is None else read_names([arguments.path], "--path"),
             random_state=arguments.random_state,

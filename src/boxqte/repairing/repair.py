@@ -231,6 +231,7 @@ class Order:
     allow_pickle: bool = False
     threshold: Threshold | None = None
     changed_seconds: float | None = CHANGED_SECONDS
+    components: int | str = 1
 
 
 def split_rows(data: Any, test: Any, random_state: int) -> Rows:
@@ -270,7 +271,10 @@ def repair_model(order: Order) -> Repair:
     if not inside.any() or not judged_inside.any():
         raise SpaceError("data: no row lies in the space; infer the space from this table")
     on_population = any(goal.on == "population" for goal in order.goals)
-    people = population(space, order.rows.fitted.frame.to_native()).space if on_population else None
+    people = None
+    if on_population:
+        data = order.rows.fitted.frame.to_native()
+        people = population(space, data, components=order.components, model=imported).space
     world = World(space, order.rows.fitted, people)
     shop = Workshop(
         order.source,

@@ -64,7 +64,7 @@ def cut_along_rules(box: Sequence[int], rules: Iterable[Rule]) -> tuple[list[lis
     Examples
     --------
     >>> cut_along_rules([0b11, 0b111], [Rule(((0, 0b01), (1, 0b100)), ())])
-    ([[2, 7], [1, 3]], [[1, 4]])
+    ([[3, 3], [2, 4]], [[1, 4]])
     """
     left: list[list[int]] = []
     gone: list[list[int]] = []
