@@ -24,6 +24,7 @@ from boxqte.cli.arguments import (
     wants_colors,
     write_json,
 )
+from boxqte.cli.wording import in_flags
 
 if TYPE_CHECKING:
     from boxqte.api.repair import Repair
@@ -134,7 +135,7 @@ def run(arguments: argparse.Namespace) -> int:
     found.save(arguments.output)
     unwritten = write_json(arguments.json, found.to_json())
     if arguments.json != "-":
-        print(repair_text(found))
+        print(in_flags(repair_text(found), arguments.command))
     raise_first(unwritten)
     _rest(arguments, found)
     return found.exit_code

@@ -50,6 +50,8 @@ class _Candidate:
     nodes: tuple[int, ...]
     text: str
     model: TreeEnsemble
+    splits: int = 0
+    """How many splits on sensitive attributes a tree has."""
 
     @property
     def name(self) -> str:
@@ -179,7 +181,7 @@ def _read(grid: AnyGrid, data: Any, label: str | None) -> Labelled | None:
 
 def _candidates(ensemble: TreeEnsemble, trees: list[SensitiveTree], cells: Cells, splits: bool) -> list[_Candidate]:
     """All trees first, then their splits."""
-    found = [_Candidate(tree.tree, None, (), "", without(ensemble, tree.sides)) for tree in trees]
+    found = [_Candidate(tree.tree, None, (), "", without(ensemble, tree.sides), len(tree.splits)) for tree in trees]
     for tree in trees if splits else []:
         for number, split in enumerate(tree.splits):
             text = cells.text(split.nodes[0])
@@ -225,7 +227,7 @@ def _line(
         "tree": candidate.tree,
         "split": candidate.text,
         "node": None if level is None else int(ensemble.node_id[level]),
-        "splits": 0,
+        "splits": candidate.splits,
         "removed_lower": down(before[0] - after[1]),
         "removed_upper": up(before[1] - after[0]),
         "measure_lower": ends[0],
@@ -250,7 +252,6 @@ def _ends(result: Result) -> list[float]:
 def _sorted(table: pd.DataFrame) -> pd.DataFrame:
     """Trees by the unfair mass that blinding them removes, each followed by its splits in that order."""
     whole = table["split"] == ""
-    table.loc[whole, "splits"] = table.loc[whole, "tree"].map((~whole).groupby(table["tree"]).sum())
     middle = table["removed_lower"] + table["removed_upper"]
     of_tree = table["tree"].map(middle[whole].set_axis(table.loc[whole, "tree"]))
     order = np.lexsort((table.index, -middle, ~whole, table["tree"], -of_tree))

@@ -249,7 +249,7 @@ def split_rows(data: Any, test: Any, random_state: int) -> Rows:
     held, kept = (
         replace(table, n_rows=len(at), frame=table.frame[np.sort(at).tolist()]) for at in (order[:cut], order[cut:])
     )
-    said = f"{cut:,} of {table.n_rows:,} rows, held out here; the model itself may have been trained on them (give test=...)"
+    said = f"{cut:,} of {table.n_rows:,} rows, held out here; the model may have been trained on them (others: test='TEST.csv')"
     return Rows(kept, held, said)
 
 
