@@ -283,7 +283,7 @@ def test_a_mapping_says_what_is_answered_and_what_is_not(found: Audit, name: str
 
 
 def test_an_unknown_document_is_one_line(found: Audit) -> None:
-    with pytest.raises(ReportError, match="for: 'gdpr' is no document that is known; known are eu-ai-act, sr-26-2"):
+    with pytest.raises(ReportError, match="documents: 'gdpr' is no document that is known; known are eu-ai-act, sr-26-2"):
         found.to_html(documents=["gdpr"])
 
 

@@ -57,10 +57,10 @@ class Document:
 
 def read_documents(names: object) -> tuple[str, ...]:
     """The documents that are asked for, by their short names."""
-    given = () if names is None else as_names(names, "for", ReportError)
+    given = () if names is None else as_names(names, "documents", ReportError)
     for name in given:
         if name not in DOCUMENTS:
-            raise ReportError(f"for: '{name}' is no document that is known; known are {', '.join(DOCUMENTS)}")
+            raise ReportError(f"documents: '{name}' is no document that is known; known are {', '.join(DOCUMENTS)}")
     return given
 
 
