@@ -247,6 +247,10 @@ def test_every_number_of_the_page_is_in_the_json(found: Audit) -> None:
     for tag in ("style", "svg", "span", "code", "pre"):
         bare = re.sub(rf"<{tag}\b.*?</{tag}>", "", bare, flags=re.DOTALL)
     sentences = {answer_sentence(result) for result in found.results} | texts_of(gathered)
+    for findings in gathered.findings:  # their texts are the JSON's
+        sentences |= {text for line in findings.blamed for text in (line.removed, line.share, line.measure)}
+        sentences.add("; ".join(findings.blame) + ".")
+    assert any(findings.blamed for findings in gathered.findings)
     sentences |= {flip for findings in gathered.findings for flip in (rule.flip for rule in findings.rules)}
     for text in re.findall(r">([^<>]*\d[\d.]*\s?%[^<>]*)<", bare):
         assert unescape(text) in sentences or text.startswith("["), text  # a remark has its own numbers
@@ -283,7 +287,9 @@ def test_a_mapping_says_what_is_answered_and_what_is_not(found: Audit, name: str
 
 
 def test_an_unknown_document_is_one_line(found: Audit) -> None:
-    with pytest.raises(ReportError, match="documents: 'gdpr' is no document that is known; known are eu-ai-act, sr-26-2"):
+    with pytest.raises(
+        ReportError, match="documents: 'gdpr' is no document that is known; known are eu-ai-act, sr-26-2"
+    ):
         found.to_html(documents=["gdpr"])
 
 

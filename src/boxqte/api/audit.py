@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -24,20 +24,25 @@ from boxqte.auditing.audit import (
     space_of,
 )
 from boxqte.auditing.description import describe
+from boxqte.auditing.findings import Findings
 from boxqte.auditing.gathering import gather_all
 from boxqte.auditing.worlds import rates_of_rows, read_worlds, worlds_of
 from boxqte.basics.budget import TimeBudget
 from boxqte.basics.checks import as_names, by_name, function, seconds, text
 from boxqte.engines import DEFAULT_ENGINE
 from boxqte.engines.protocol import Progress
-from boxqte.errors import EngineError, PolicyError, PropertyError, ReportError, SpaceError
+from boxqte.errors import BoxQTEError, EngineError, PolicyError, PropertyError, ReportError, SpaceError
 from boxqte.exact import Number
 from boxqte.models.decision import Threshold
 from boxqte.models.importers import load_model
-from boxqte.questions.properties import Direction, Scale, TieRule
+from boxqte.questions.properties import Direction, Fairness, Scale, TieRule
+from boxqte.repairing.blame import blame
 from boxqte.report.text import audit_answers, audit_text
 from boxqte.space.space import Space
 from boxqte.space.tables import read_table
+
+BLAME_SHARE = 0.25  # of the time for the report
+MOST_BLAMED = 6
 
 
 class Audit(questions.Audit):
@@ -70,8 +75,10 @@ class Audit(questions.Audit):
 
         `time_limit` and `progress` as for `to_html`.
         """
-        found = gather_all(self, seconds=self.report_seconds if time_limit is None else time_limit, say=progress)
-        return replace(self, findings=tuple(found))
+        clock = TimeBudget(self.report_seconds if time_limit is None else time_limit)
+        rest = None if clock.seconds is None else (1 - BLAME_SHARE) * clock.seconds
+        found = gather_all(self, seconds=rest, say=progress)
+        return replace(self, findings=_with_blame(self, found, clock, progress))
 
     def to_html(
         self,
@@ -148,6 +155,34 @@ class Audit(questions.Audit):
 
     def __str__(self) -> str:
         return audit_text(self)
+
+
+def _with_blame(
+    audit: questions.Audit, found: Sequence[Findings], clock: TimeBudget, say: Callable[[str], None] | None
+) -> tuple[Findings, ...]:
+    """The findings, those of the least fair question with the trees that are to blame, if there is time to count them."""
+    from boxqte.report.blame import blamed, sentences
+
+    exact = {
+        i: q.result
+        for i, q in enumerate(audit.questions)
+        if isinstance(q.property, Fairness) and q.result is not None and q.result.converged and q.result.decided.unfair
+    }
+    at = min(exact, key=lambda i: exact[i].upper or 1.0, default=None)
+    if at is None or exact[at].asked is None or 2 * exact[at].seconds > clock.left:
+        return tuple(found)
+    if say is not None:
+        say(f"{audit.questions[at].name}, which trees are to blame")
+    label = None if audit.description is None or audit.data is None else audit.description.label
+    limit = None if clock.seconds is None else max(clock.left, TimeBudget.LEAST)
+    try:
+        table = blame(exact[at], audit.data, label, splits=False, time_limit=limit)
+    except BoxQTEError:  # a question that has no blame
+        return tuple(found)
+    if not table["converged"].any():
+        return tuple(found)
+    own = replace(found[at], blamed=tuple(blamed(table, MOST_BLAMED)), blame=tuple(sentences(table)))
+    return (*found[:at], own, *found[at + 1 :])
 
 
 def audit(
