@@ -32,11 +32,13 @@ class HotNode:
     mass: float | None = None
     """Of all inputs; None where the rule was not counted."""
     density: tuple[float, float] | None = None
-    """The unfair share inside, as certain bounds; so are all that follow."""
+    """The unfair share inside, as bounds (certain, unless it is `drawn`); so are all that follow."""
     lift: tuple[float, float | None] | None = None
     """How many times as frequent as in the whole; nothing is known above where the upper end is None."""
     share: tuple[float, float] | None = None
     """Of all unfair inputs."""
+    drawn: bool = False
+    """Whether the bounds are statistical: certain ones are far apart."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,16 @@ class HotSpots:
     covered: tuple[float, float]
     """The share of all unfair inputs that the hot spots hold together."""
     lift: float
-    """What every hot spot has at least."""
+    """What every hot spot is meant to have at least."""
+    confidence: float | None = None
+    """Of all statistical bounds together; None: all are certain."""
+
+    @property
+    def proved(self) -> bool:
+        """Whether the bounds say that every hot spot has the lift."""
+        return all(
+            node.lift is not None and node.lift[0] >= self.lift for node in self.nodes if node.number is not None
+        )
 
     @property
     def count(self) -> int:

@@ -51,13 +51,9 @@ REPORT_SECONDS = 60.0  # for all findings of a report, where nothing else is sai
 MOST_FLIPS = 6
 HOT = ("density", "lift", "share")
 LEAST_SEARCH = 0.02  # seconds: a search that has less proves nothing
-STORE_PART, HOT_PART, RULES_PART, MATRIX_PART, DRAWS_PART = (
-    0.4,
-    0.3,
-    0.25,
-    0.25,
-    0.2,
-)  # of what is left when each of them begins
+# of what is left when each of them begins
+STORE_PART, HOT_PART, FLIPS_PART = 0.4, 0.4, 0.35
+RULES_PART, MATRIX_PART, DRAWS_PART = 0.25, 0.25, 0.2
 MOST_DRAWING = 5.0  # seconds
 LONG_NUMBER = re.compile(r"\d+\.\d{6,}(?:e[-+]?\d+)?")
 SEED = 0  # what is drawn for a report is the same whenever it is made
@@ -107,8 +103,8 @@ def gather(
         rules = _part("the regions", notes, lambda: _rules(result, extent, clock))
         if result.property.sensitive:
             say("flip matrix")
-            matrices = _part("the flip matrix", notes, lambda: _matrices(result, extent, clock))
             flips = _part("who flips to what", notes, lambda: _flips(result, clock, classes))
+            matrices = _part("the flip matrix", notes, lambda: _matrices(result, extent, clock))
         say("examples")
         found = _part("the examples", notes, lambda: example_pairs(result, extent.pairs, rows, classes))
         pairs, replayed = found or ((), False)
@@ -191,16 +187,19 @@ def _hotspots(result: Result, clock: TimeBudget) -> HotSpots | None:
             _shortened(node["condition"]),
             node["hot_spot"],
             node.get("mass"),
-            *(_ends(node, name) if "mass" in node else None for name in HOT),
+            **{name: _ends(node, name) for name in HOT if "mass" in node},
+            drawn="density_statistical_lower" in node,
         )
         for node in table.attrs["tree"]
     )
-    last = table.iloc[-1]
-    return HotSpots(nodes, (float(last["covered_lower"]), float(last["covered_upper"])), table.attrs["lift"])
+    covered = _ends(table.iloc[-1].to_dict(), "covered")
+    return HotSpots(nodes, covered, table.attrs["lift"], table.attrs["confidence"])
 
 
-def _ends(node: Mapping[str, Any], name: str) -> Any:
-    low, high = node[f"{name}_lower"], node[f"{name}_upper"]
+def _ends(node: Mapping[Any, Any], name: str) -> Any:
+    """The statistical bounds where there are some, else the certain ones."""
+    kind = f"{name}_statistical" if f"{name}_statistical_lower" in node else name
+    low, high = float(node[f"{kind}_lower"]), float(node[f"{kind}_upper"])
     return low, None if math.isinf(high) else high
 
 
@@ -345,8 +344,9 @@ def _matrices(result: Result, extent: Extent, clock: TimeBudget) -> tuple[FlipMa
 
 def _flips(result: Result, clock: TimeBudget, names: Sequence[str]) -> tuple[Flip, ...]:
     """The pairs of values with the most inputs that are refused with the one and granted with the other."""
-    n = len(combinations(asked_of(result).grid))
-    limit = _each(clock, MATRIX_PART, 2 * n * n)
+    grid = asked_of(result).grid
+    n = len(combinations(grid))
+    limit = _each(clock, FLIPS_PART, n * (n - 1) * (1 if grid.mutual else 2) * max(len(asked_of(result).pieces), 1))
     if limit is not None and limit < LEAST_SEARCH:
         raise ReportError("there was no time to count it")
     found, _ = directions(result, time_limit=limit)

@@ -312,9 +312,9 @@ def answer(lower: float, upper: float, *, confidence: float | None = None, kind:
     return share(lower, upper, confidence=confidence, kind=kind, style=ANSWER)
 
 
-def times(lower: float, upper: float | None) -> Number:
+def times(lower: float, upper: float | None, *, confidence: float | None = None) -> Number:
     """How many times as much."""
-    return share(lower, upper, style=TIMES)
+    return share(lower, upper, confidence=confidence, style=TIMES)
 
 
 def _cell_bar(cell: ProfileCell, profile: Profile) -> Markup:
